@@ -1,0 +1,75 @@
+"""Data stores for machine learning that an attacker cannot loot.
+
+Names load when they are first used, so that ``pyramidion --help`` needs none of
+NumPy, Arrow and numba.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Categorical",
+    "Continuous",
+    "CountFeaturizer",
+    "FormatError",
+    "Guarantee",
+    "Label",
+    "MissingExtraError",
+    "ObservationError",
+    "PrivacyError",
+    "PyramidionError",
+    "Schema",
+    "SchemaError",
+    "Settings",
+    "Snapshot",
+    "StateError",
+]
+
+_HOMES = {
+    "pyramidion.counts.snapshot": ("Snapshot",),
+    "pyramidion.errors": (
+        "FormatError",
+        "MissingExtraError",
+        "ObservationError",
+        "PrivacyError",
+        "PyramidionError",
+        "SchemaError",
+        "StateError",
+    ),
+    "pyramidion.guarantee": ("Guarantee",),
+    "pyramidion.learn.featurizer": ("CountFeaturizer",),
+    "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
+    "pyramidion.settings": ("Settings",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+if TYPE_CHECKING:
+    from pyramidion.counts.snapshot import Snapshot
+    from pyramidion.errors import (
+        FormatError,
+        MissingExtraError,
+        ObservationError,
+        PrivacyError,
+        PyramidionError,
+        SchemaError,
+        StateError,
+    )
+    from pyramidion.guarantee import Guarantee
+    from pyramidion.learn.featurizer import CountFeaturizer
+    from pyramidion.schema import Categorical, Continuous, Label, Schema
+    from pyramidion.settings import Settings
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pyramidion' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

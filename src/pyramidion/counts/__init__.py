@@ -1,0 +1,1 @@
+"""Counts and what follows from them: pure statistics, no clock, no files."""

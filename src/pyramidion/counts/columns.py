@@ -1,0 +1,94 @@
+"""Which columns features have, where each comes from, and what it is called.
+
+Every table gives the same columns, in the order of the schema's tables; raw
+values of small finite features come after, one column per value. Names hold
+none of the characters that LightGBM refuses (a group's parts are joined by
+``*``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.counts import kernels
+from pyramidion.encoding import TableShape
+from pyramidion.schema import Continuous, Feature, Label, Schema
+from pyramidion.settings import Settings
+
+_SOURCES = {
+    "probability": (kernels.PROBABILITY, "P"),
+    "log-odds": (kernels.LOG_ODDS, "logit"),
+    "count": (kernels.COUNT, "count"),
+}
+
+
+class Columns:
+    """The columns of a schema under some settings.
+
+    >>> from pyramidion.schema import Categorical
+    >>> schema = Schema(label=Label("late", classes=[0, 1]), features=[Categorical("carrier")])
+    >>> Columns(schema, Settings(epsilon=1.0), [TableShape(("carrier",), None)]).names
+    ['P(late=1|carrier)']
+    """
+
+    def __init__(self, schema: Schema, settings: Settings, shapes: Sequence[TableShape]) -> None:
+        each = list(_each_table(schema.labels, settings.columns))
+        self.template: NDArray[np.int64] = np.array([(s, i) for s, i, _ in each], dtype=np.int64)
+        self.names = [name.format("*".join(shape.parts)) for shape in shapes for _, _, name in each]
+        self.counted = len(self.names)
+        self.raw: list[tuple[int, int]] = []
+        """Table and first column of each feature whose raw value is passed through."""
+        for table, shape in enumerate(shapes):
+            if len(shape.parts) == 1 and shape.codes is not None:
+                if shape.codes <= settings.passthrough:
+                    self.raw.append((table, len(self.names)))
+                    self.names += _raw_names(schema.feature(shape.parts[0]))
+
+    def pass_through(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
+        """Write the raw columns: one where a row has the value, zero elsewhere."""
+        if not self.raw:
+            return
+        out[self.counted :] = 0.0
+        rows = np.arange(out.shape[1])
+        for table, first in self.raw:
+            out[first + keys[table].astype(np.int64), rows] = 1.0
+
+
+def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Source, index and name pattern of the columns that each table gives."""
+    found, start = [], 0
+    for number, label in enumerate(labels):
+        classes = _named_classes(label)
+        shown = classes[1:] if len(classes) == 2 else classes
+        for column in wanted:
+            if column == "back-off":
+                found.append((kernels.BACK_OFF, number, f"backoff({_quoted(label.name)}|{{}})"))
+                continue
+            source, symbol = _SOURCES[column]
+            some = classes if column == "count" else shown
+            for name in some:
+                index = start + classes.index(name)
+                found.append((source, index, f"{symbol}({_quoted(name)}|{{}})"))
+        if label.continuous:
+            found.append((kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
+        start += len(classes)
+    return found
+
+
+def _quoted(name: str) -> str:
+    return name.replace("{", "{{").replace("}", "}}")
+
+
+def _named_classes(label: Label) -> list[str]:
+    joiner = " " if label.continuous else "="
+    return [f"{label.name}{joiner}{name}" for name in label.class_names]
+
+
+def _raw_names(feature: Feature) -> list[str]:
+    if isinstance(feature, Continuous):
+        return [f"{feature.name} {name}" for name in (*feature.bin_names, "missing")]
+    domain = [str(value) for value in feature.domain or ()]
+    return [f"{feature.name}={name}" for name in (*domain, "other", "missing")]

@@ -1,0 +1,425 @@
+"""The loops over the arena: place, add, estimate. Arrays in, arrays out.
+
+A table is a row of the *plan*, a matrix of 64-bit words (`PLAN_*`), and its
+cells are ``cells[offset + (row * width + bucket) * labels + label]`` in the
+32-bit or the 64-bit view of one buffer: all labels of a bucket share a cache
+line. A key falls in bucket ``(multiplier * key + addend) >> shift`` of a hash
+row; a count-median sketch multiplies by a sign, one bit of a second, unrelated
+mix of the key.
+
+A batch is first summed by key in a small open-addressing table that fits the
+second-level cache (`SLOTS`), then added: in skewed columns most rows never
+reach the arena. Measured on one core, 26 Zipf columns of 10 to 10^6 values,
+five hash rows: 2.6 times faster than adding each row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pyramidion.hashing_kernels import finalise
+
+DENSE, COUNT_MIN, COUNT_MEDIAN = range(3)
+MAX_ROWS = 16
+# Words of a plan's row: what a kernel must know of one table.
+PLAN_KIND, PLAN_ROWS, PLAN_WIDTH, PLAN_SHIFT, PLAN_OFFSET, PLAN_WIDE, PLAN_SALT = range(7)
+PLAN_MULTIPLIER = 8
+PLAN_ADDEND = PLAN_MULTIPLIER + MAX_ROWS
+PLAN_WORDS = PLAN_ADDEND + MAX_ROWS
+
+# 16,384 slots of 8 + 4 + 8 * 2 bytes are 450 KB: half of a usual L2 cache. Larger
+# and smaller were slower on Criteo-shaped rows.
+SLOTS = 16_384
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+# Where an output column comes from, see `estimate`.
+PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED = range(5)
+SHRINKAGE, RATIO = range(2)
+
+
+@njit(inline="always", cache=True)
+def place(plan: Any, table: Any, row: Any, key: Any) -> Any:
+    """The bucket of a key in one hash row."""
+    if plan[table, PLAN_KIND] == DENSE:
+        return key
+    mixed = plan[table, PLAN_MULTIPLIER + row] * key + plan[table, PLAN_ADDEND + row]
+    return mixed >> plan[table, PLAN_SHIFT]
+
+
+@njit(inline="always", cache=True)
+def sign_bits(plan: Any, table: Any, key: Any) -> Any:
+    """64 sign bits of a key, one for each hash row; zero where a table has no signs."""
+    if plan[table, PLAN_KIND] == COUNT_MEDIAN:
+        return finalise(key ^ plan[table, PLAN_SALT])
+    return np.uint64(0)
+
+
+@njit(inline="always", cache=True)
+def _deposit(
+    plan: Any, table: Any, cells: Any, labels: Any, key: Any, counts: Any, first: Any
+) -> None:
+    """Add counts[first:first + labels] to a key's cells; signs without a branch to mispredict."""
+    signs = sign_bits(plan, table, key)
+    offset, width = plan[table, PLAN_OFFSET], plan[table, PLAN_WIDTH]
+    for row in range(plan[table, PLAN_ROWS]):
+        at = offset + (row * width + place(plan, table, row, key)) * labels
+        sign = np.int64(1) - (np.int64((signs >> row) & np.uint64(1)) << 1)
+        for label in range(labels):
+            cells[at + label] += sign * counts[first + label]
+
+
+@njit(cache=True, nogil=True)
+def add_dense(
+    plan: Any, table: Any, cells: Any, labels: Any, keys: Any, codes: Any, weights: Any
+) -> None:
+    """Add observations to a dense table; its few cells are a cache of their own."""
+    offset, each = plan[table, PLAN_OFFSET], weights.size > 1
+    one = weights[0]
+    for i in range(np.uint64(keys.size)):
+        cells[offset + keys[i] * labels + np.uint64(codes[i])] += weights[i] if each else one
+
+
+@njit(cache=True, nogil=True)
+def add_sketch(
+    plan: Any,
+    table: Any,
+    cells: Any,
+    labels: Any,
+    keys: Any,
+    codes: Any,
+    weights: Any,
+    slot_keys: Any,
+    slot_used: Any,
+    slot_counts: Any,
+    filled: Any,
+) -> None:
+    """Sum a batch by key in the slots, then add the sums to the sketch.
+
+    ``slot_used`` and ``slot_counts`` (``labels`` a slot) are all zero on entry and
+    on return. A nearly full slot table is emptied into the sketch and used again,
+    so memory does not grow with the batch.
+    """
+    slots = np.uint64(slot_keys.size)
+    mask = slots - np.uint64(1)
+    shift = np.uint64(64)
+    while slots > np.uint64(1):
+        slots >>= np.uint64(1)
+        shift -= np.uint64(1)
+    most = (mask + np.uint64(1)) * np.uint64(3) // np.uint64(4)
+    each, one = weights.size > 1, weights[0]
+    count = np.uint64(0)
+    for i in range(np.uint64(keys.size)):
+        key = keys[i]
+        slot = (key * _SPREAD) >> shift
+        while slot_used[slot] and slot_keys[slot] != key:
+            slot = (slot + np.uint64(1)) & mask
+        if not slot_used[slot]:
+            if count == most:
+                _empty(plan, table, cells, labels, slot_keys, slot_used, slot_counts, filled, count)
+                count = np.uint64(0)
+                slot = (key * _SPREAD) >> shift
+            slot_used[slot] = 1
+            slot_keys[slot] = key
+            filled[count] = slot
+            count += np.uint64(1)
+        slot_counts[slot * labels + np.uint64(codes[i])] += weights[i] if each else one
+    _empty(plan, table, cells, labels, slot_keys, slot_used, slot_counts, filled, count)
+
+
+@njit(cache=True, nogil=True)
+def _empty(
+    plan: Any,
+    table: Any,
+    cells: Any,
+    labels: Any,
+    slot_keys: Any,
+    slot_used: Any,
+    slot_counts: Any,
+    filled: Any,
+    count: Any,
+) -> None:
+    for j in range(count):
+        slot = np.uint64(filled[j])
+        _deposit(plan, table, cells, labels, slot_keys[slot], slot_counts, slot * labels)
+        slot_used[slot] = 0
+        for label in range(labels):
+            slot_counts[slot * labels + label] = 0
+
+
+@njit(inline="always", cache=True)
+def _order(values: Any, at: Any, i: Any, j: Any) -> None:
+    low, high = values[at, i], values[at, j]
+    values[at, i], values[at, j] = min(low, high), max(low, high)
+
+
+@njit(inline="always", cache=True)
+def _sort(values: Any, at: Any, size: Any) -> None:
+    """Sort values[at, :size]; three and five by a network, which has no branch to mispredict."""
+    if size == 5:
+        _order(values, at, 0, 3)
+        _order(values, at, 1, 4)
+        _order(values, at, 0, 2)
+        _order(values, at, 1, 3)
+        _order(values, at, 0, 1)
+        _order(values, at, 2, 4)
+        _order(values, at, 1, 2)
+        _order(values, at, 3, 4)
+        _order(values, at, 2, 3)
+    else:
+        for i in range(1, size):
+            for j in range(i, 0, -1):
+                _order(values, at, j - 1, j)
+
+
+@njit(inline="always", cache=True)
+def _middle(values: Any, at: Any, size: Any, deviation: Any) -> Any:
+    """Median of values[at, :size], or the mean of those within 3 deviations of it.
+
+    The mean of the good rows has less variance than their median; the bound
+    keeps out rows hit by a heavy collision. Sorts in place.
+    """
+    _sort(values, at, size)
+    half = size // 2
+    median = values[at, half] if size % 2 else 0.5 * (values[at, half - 1] + values[at, half])
+    if deviation <= 0.0:
+        return median
+    total, used = 0.0, 0.0
+    for i in range(size):
+        near = 1.0 if abs(values[at, i] - median) <= 3.0 * deviation else 0.0
+        total += near * values[at, i]
+        used += near
+    return total / used if used > 0.0 else median
+
+
+@njit(inline="always", cache=True)
+def _gather(
+    plan: Any, table: Any, cells: Any, labels: Any, key: Any, classes: Any, by_row: Any
+) -> None:
+    """Signed cells of a key, joint labels summed to the classes of each label: by_row[class, row].
+
+    ``classes[label of the schema, joint label]`` is the class column. With one
+    label the classes are the joint labels and nothing needs summing.
+    """
+    signs = sign_bits(plan, table, key)
+    offset, width = plan[table, PLAN_OFFSET], plan[table, PLAN_WIDTH]
+    several = classes.shape[0] > 1
+    for row in range(plan[table, PLAN_ROWS]):
+        at = offset + (row * width + place(plan, table, row, key)) * labels
+        sign = 1.0 - 2.0 * np.float64((signs >> row) & np.uint64(1))
+        if not several:
+            for label in range(labels):
+                by_row[label, row] = sign * cells[at + label]
+            continue
+        for c in range(by_row.shape[0]):
+            by_row[c, row] = 0.0
+        for m in range(classes.shape[0]):
+            for label in range(labels):
+                by_row[np.uint64(classes[m, label]), row] += sign * cells[at + label]
+
+
+@njit(inline="always", cache=True)
+def _reduce(plan: Any, table: Any, by_row: Any, deviations: Any, counts: Any) -> None:
+    rows = np.int64(plan[table, PLAN_ROWS])
+    kind = plan[table, PLAN_KIND]
+    for c in range(counts.size):
+        if rows == 1:
+            counts[c] = by_row[c, 0]
+        elif kind == COUNT_MIN:
+            least = by_row[c, 0]
+            for row in range(1, rows):
+                least = min(least, by_row[c, row])
+            counts[c] = least
+        else:
+            counts[c] = _middle(by_row, c, rows, deviations[table, c])
+
+
+@njit(cache=True, nogil=True)
+def counts_of(
+    plan: Any,
+    table: Any,
+    cells32: Any,
+    cells64: Any,
+    labels: Any,
+    keys: Any,
+    classes: Any,
+    deviations: Any,
+    out: Any,
+) -> None:
+    """Estimated counts per class of each key: out[key, class]."""
+    by_row = np.empty((out.shape[1], MAX_ROWS))
+    counts = np.empty(out.shape[1])
+    for i in range(keys.size):
+        if plan[table, PLAN_WIDE]:
+            _gather(plan, table, cells64, labels, keys[i], classes, by_row)
+        else:
+            _gather(plan, table, cells32, labels, keys[i], classes, by_row)
+        _reduce(plan, table, by_row, deviations, counts)
+        for c in range(counts.size):
+            out[i, c] = counts[c]
+
+
+@njit(inline="always", cache=True)
+def _shrink(
+    counts: Any, start: Any, stop: Any, prior: Any, strength: Any, spread: Any, table: Any, p: Any
+) -> Any:
+    """Noise-aware shrinkage to the prior; returns whether the prior outweighs the counts.
+
+    p = π + (c - π s) n / (n² + a n + (a + 1) V), see `pyramidion.counts.estimates`.
+    """
+    s = 0.0
+    for c in range(start, stop):
+        s += counts[c]
+    n = max(s, 0.0)
+    total, backed_off = 0.0, False
+    for c in range(start, stop):
+        bottom = n * n + strength[table] * n + spread[table, c]
+        kept = n / bottom if bottom > 0.0 else 0.0
+        backed_off |= 2.0 * n * kept < 1.0
+        p[c] = min(max(prior[c] + (counts[c] - prior[c] * s) * kept, 0.0), 1.0)
+        total += p[c]
+    for c in range(start, stop):
+        p[c] = p[c] / total if total > 0.0 else prior[c]
+    return backed_off
+
+
+@njit(inline="always", cache=True)
+def _ratio(
+    counts: Any,
+    start: Any,
+    stop: Any,
+    prior: Any,
+    limit: Any,
+    unit: Any,
+    spread: Any,
+    table: Any,
+    p: Any,
+) -> Any:
+    """The paper's ratio; the prior where the estimate's deviation would pass ``limit``."""
+    s = 0.0
+    for c in range(start, stop):
+        s += max(counts[c], 0.0)
+    backed_off = s <= 0.0
+    for c in range(start, stop):
+        variance = prior[c] * (1.0 - prior[c]) * (s * unit + spread[table, c])
+        backed_off |= variance > limit * limit * s * s
+    for c in range(start, stop):
+        p[c] = prior[c] if backed_off else max(counts[c], 0.0) / s
+    return backed_off
+
+
+@njit(inline="always", cache=True)
+def _logit(p: Any) -> Any:
+    bounded = min(max(p, 1e-6), 1.0 - 1e-6)
+    return np.log(bounded / (1.0 - bounded))
+
+
+@njit(inline="always", cache=True)
+def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any) -> Any:
+    if source == PROBABILITY:
+        return p[index]
+    if source == LOG_ODDS:
+        return _logit(p[index])
+    if source == COUNT:
+        return counts[index]
+    if source == BACK_OFF:
+        return flags[index]
+    return means[index]
+
+
+@njit(cache=True, nogil=True)
+def distinct(keys: Any, t: Any, slot_keys: Any, slot_at: Any, found: Any, which: Any) -> Any:
+    """Distinct keys of keys[t] into ``found``, and for each row which one it has.
+
+    ``slot_keys`` and ``slot_at`` have a power of two of slots, at least twice the rows.
+    """
+    mask = np.uint64(slot_at.size - 1)
+    shift, size = np.uint64(64), slot_at.size
+    while size > 1:
+        size >>= 1
+        shift -= np.uint64(1)
+    slot_at[:] = -1
+    count = 0
+    for i in range(keys.shape[1]):
+        key = keys[t, i]
+        slot = (key * _SPREAD) >> shift
+        while slot_at[slot] >= 0 and slot_keys[slot] != key:
+            slot = (slot + np.uint64(1)) & mask
+        if slot_at[slot] < 0:
+            slot_at[slot] = count
+            slot_keys[slot] = key
+            found[count] = key
+            count += 1
+        which[i] = slot_at[slot]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def estimate(
+    plan: Any,
+    cells32: Any,
+    cells64: Any,
+    labels: Any,
+    classes: Any,
+    borders: Any,
+    prior: Any,
+    strength: Any,
+    spread: Any,
+    deviations: Any,
+    centers: Any,
+    template: Any,
+    method: Any,
+    limit: Any,
+    unit: Any,
+    keys: Any,
+    first: Any,
+    out: Any,
+) -> None:
+    """Features of rows: keys[table, row] to out[table * len(template) + k, row].
+
+    Table by table, so that in bulk one table's cells stay in the cache, and each
+    distinct key once. With one row the same loop goes once through all tables in
+    one call. ``first`` is the plan's row of the first table.
+    """
+    tables, n = keys.shape
+    width = template.shape[0]
+    by_row = np.empty((prior.size, MAX_ROWS))
+    counts, p = np.empty(prior.size), np.empty(prior.size)
+    means, flags = np.empty(borders.size), np.empty(borders.size)
+    slots = 1
+    while n > 1 and slots < 2 * n:
+        slots *= 2
+    slot_keys, slot_at = np.empty(slots, dtype=np.uint64), np.empty(slots, dtype=np.int32)
+    found, which = np.empty(n, dtype=np.uint64), np.zeros(n, dtype=np.int32)
+    results = np.empty((width, n), dtype=np.float32)
+    for t in range(tables):
+        table = first + t
+        if n > 1:
+            count = distinct(keys, t, slot_keys, slot_at, found, which)
+        else:
+            count = 1
+            found[0] = keys[t, 0]
+        for u in range(count):
+            if plan[table, PLAN_WIDE]:
+                _gather(plan, table, cells64, labels, found[u], classes, by_row)
+            else:
+                _gather(plan, table, cells32, labels, found[u], classes, by_row)
+            _reduce(plan, table, by_row, deviations, counts)
+            for m in range(borders.size - 1):
+                start, stop = borders[m], borders[m + 1]
+                if method == SHRINKAGE:
+                    flags[m] = _shrink(counts, start, stop, prior, strength, spread, table, p)
+                else:
+                    flags[m] = _ratio(counts, start, stop, prior, limit, unit, spread, table, p)
+                means[m] = 0.0
+                for c in range(start, stop):
+                    means[m] += p[c] * centers[c]
+                    counts[c] /= unit
+            for k in range(width):
+                results[k, u] = _column(template[k, 0], template[k, 1], p, counts, flags, means)
+        for k in range(width):
+            for i in range(n):
+                out[t * width + k, i] = results[k, which[i]]

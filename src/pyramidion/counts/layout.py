@@ -1,0 +1,117 @@
+"""Where the tables of an arena lie, and how keys find their cells.
+
+Cell width comes from public bounds alone (rows a window may take, largest
+weight, 64 noise scales), so overflow can neither happen nor tell anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.counts import kernels
+from pyramidion.errors import PrivacyError
+from pyramidion.hashing import derive
+
+Kind = Literal["dense", "count-min", "count-median"]
+
+PRIOR = ""
+"""Name of the table of label totals, always the first."""
+
+ALIGN = 64  # bytes: tables begin on cache lines of their own
+_KINDS = {
+    "dense": kernels.DENSE,
+    "count-min": kernels.COUNT_MIN,
+    "count-median": kernels.COUNT_MEDIAN,
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Size and public bound of one count table."""
+
+    name: str
+    kind: Kind
+    rows: int
+    width: int
+    bound: int
+    """No cell can ever pass this, whatever is observed."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether cells need 64 bits."""
+        return self.bound >= 1 << 31
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tables of an arena lie, and how keys find their cells."""
+
+    tables: tuple[Table, ...]
+    labels: int
+    secret: bytes
+
+    def __post_init__(self) -> None:
+        for table in self.tables:
+            if table.bound >= 1 << 62:
+                raise PrivacyError(
+                    f"count table {table.name!r} could pass 64-bit cells; lower "
+                    f"max_rows_per_window or raise epsilon"
+                )
+
+    @cached_property
+    def plan(self) -> NDArray[np.uint64]:
+        """The tables as the kernels read them, see `pyramidion.counts.kernels`."""
+        plan = np.zeros((len(self.tables), kernels.PLAN_WORDS), dtype=np.uint64)
+        at = 0
+        for row, table in zip(plan, self.tables, strict=True):
+            row[: kernels.PLAN_SALT] = (
+                _KINDS[table.kind],
+                table.rows,
+                table.width,
+                64 - (table.width.bit_length() - 1),
+                at // (8 if table.wide else 4),
+                table.wide,
+            )
+            self._salt(row, table)
+            at += -(-self.nbytes_of(table) // ALIGN) * ALIGN
+        plan.flags.writeable = False
+        return plan
+
+    def _salt(self, row: NDArray[np.uint64], table: Table) -> None:
+        """Each hash row its own odd multiplier; signs from an unrelated mix."""
+        row[kernels.PLAN_SALT] = derive(self.secret, f"signs of {table.name}", 1)[0]
+        for i in range(table.rows):
+            words = derive(self.secret, f"row {i} of {table.name}", 2)
+            row[kernels.PLAN_MULTIPLIER + i] = words[0] | np.uint64(1)
+            row[kernels.PLAN_ADDEND + i] = words[1]
+
+    def nbytes_of(self, table: Table) -> int:
+        """Bytes of one table's cells."""
+        return table.rows * table.width * self.labels * (8 if table.wide else 4)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return sum(-(-self.nbytes_of(table) // ALIGN) * ALIGN for table in self.tables)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells layouts apart without telling the secret."""
+        return blake2b(
+            self.plan.tobytes(), key=str(self.labels).encode(), digest_size=16
+        ).hexdigest()
+
+    def adds_to(self, other: Layout) -> bool:
+        """Whether cells of the two mean the same; their widths may differ."""
+        return (
+            self.labels == other.labels
+            and self.secret == other.secret
+            and [(t.name, t.kind, t.rows, t.width) for t in self.tables]
+            == [(t.name, t.kind, t.rows, t.width) for t in other.tables]
+        )

@@ -1,0 +1,242 @@
+"""A first schema for a file, from its columns' names and types alone.
+
+Choosing a domain, bins or classes by looking at observations would put those
+observations into the schema, which is public and never erased. So a draft
+leaves such choices to a person, at lines marked CHANGE. CSV and NDJSON files
+carry no types; Arrow reads their first block to tell numbers from text, and
+only that outcome is used.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyramidion.errors import SchemaError
+from pyramidion.schema import Schema
+from pyramidion.toml import inline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = 1 << 20  # bytes of a CSV or NDJSON file that are read to tell the types
+TIMES = ("time", "timestamp", "ts", "datetime", "event_time", "date")
+LABELS = ("label", "target", "y", "click", "clicked", "outcome", "class", "late", "rating", "stars")
+RATINGS = ("rating", "stars")
+UNITS = ("user", "person", "customer", "member", "account", "patient", "visitor")
+
+HEADER = """\
+# A draft for {file}, made from column names and types alone;
+# no observation's value is in it (the first line of a CSV must be its header).
+# Go through every line marked CHANGE, then run `pyramidion schema check` on it.
+"""
+
+
+def draft(path: str | Path) -> str:
+    """Return the text of a schema file for a data file; it parses as it stands."""
+    kinds = _kinds(Path(path))
+    time, label = _time(kinds), _label(kinds)
+    features = [name for name in kinds if name not in (time, label)]
+    counted = [name for name in features if kinds[name] in _FEATURES]
+    if not counted:
+        raise SchemaError(f"{path} has no column left for a feature; give a file with more columns")
+    parts = [
+        HEADER.format(file=inline(Path(path).name)),
+        "\n".join((_time_line(time, kinds), *_unit_lines(counted), *_group_lines(counted))),
+        _label_table(label, kinds),
+        *(_FEATURES[kinds[name]](name) for name in counted),
+        *(_left_out(name) for name in features if name not in counted),
+    ]
+    text = "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    Schema.from_toml(text)
+    return text
+
+
+def _time(kinds: dict[str, str]) -> str | None:
+    """The column most like an event time: its type says so, then its name."""
+    likely = [name for name, kind in kinds.items() if kind == "time"]
+    named = [name for name, kind in kinds.items() if kind in ("whole", "real", "text")]
+    return _first_named(likely, TIMES) or next(iter(likely), None) or _first_named(named, TIMES)
+
+
+def _label(kinds: dict[str, str]) -> str | None:
+    """The column most like a label: true or false and named so, named so, true or false."""
+    flags = [name for name, kind in kinds.items() if kind == "flag"]
+    usable = [name for name, kind in kinds.items() if kind in _FEATURES]
+    return _first_named(flags, LABELS) or _first_named(usable, LABELS) or next(iter(flags), None)
+
+
+def _first_named(columns: Iterable[str], names: Iterable[str]) -> str | None:
+    by_name = {column.strip().lower(): column for column in reversed(list(columns))}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def _time_line(time: str | None, kinds: dict[str, str]) -> str:
+    if time is None:
+        return '# time = "..."  # CHANGE: no column looks like the event time; name it, if any'
+    remark = {
+        "time": "",
+        "text": "  # CHANGE: this is text; make it timestamps or seconds since the epoch",
+    }.get(kinds[time], "  # CHANGE: check that these are seconds since the epoch")
+    return f"time = {inline(time)}{remark}"
+
+
+def _unit_lines(features: list[str]) -> Iterator[str]:
+    for name in features:
+        word = name.strip().lower().replace("-", "_").removesuffix("id").removesuffix("_")
+        if word in UNITS:
+            yield f"# unit = {inline(name)}  # CHANGE: uncomment to protect people, not single rows"
+
+
+def _group_lines(features: list[str]) -> Iterator[str]:
+    if len(features) > 1:
+        yield f"# groups = [{inline(features[:2])}]  # CHANGE: features to count together, if any"
+
+
+def _label_table(label: str | None, kinds: dict[str, str]) -> str:
+    if label is not None:
+        return f"[label]\nname = {inline(label)}\n{_classes(label, kinds[label])}"
+    return (
+        '[label]\nname = "CHANGE_ME"  # CHANGE: no column looks like a label; name it\n'
+        "classes = [0, 1]  # CHANGE: all classes this label has"
+    )
+
+
+def _classes(label: str, kind: str) -> str:
+    if kind == "flag":
+        return "classes = [false, true]"
+    if kind == "real" or label.strip().lower() in RATINGS:
+        return "edges = [2.0, 3.0, 4.0]  # CHANGE: cut points, or classes = [...]"
+    example = '["no", "yes"]' if kind == "text" else "[0, 1]"
+    return f"classes = {example}  # CHANGE: all classes this label has"
+
+
+def _categorical(name: str) -> str:
+    return (
+        f'[[features]]\nname = {inline(name)}\ntype = "categorical"'
+        f"  # open; add domain = [...] if the values are few and public\n"
+    )
+
+
+def _flag(name: str) -> str:
+    return f'[[features]]\nname = {inline(name)}\ntype = "categorical"\ndomain = [false, true]\n'
+
+
+def _continuous(name: str) -> str:
+    return (
+        f'[[features]]\nname = {inline(name)}\ntype = "continuous"\nbins = 4\n'
+        f"bounds = [0.0, 1.0]  # CHANGE: the range you expect, known without looking at the data\n"
+    )
+
+
+def _left_out(name: str) -> str:
+    return f"# left out: {inline(name)} is a date, a duration or nested; derive a plain column\n"
+
+
+_FEATURES: dict[str, Callable[[str], str]] = {
+    "flag": _flag,
+    "whole": _categorical,
+    "real": _continuous,
+    "text": _categorical,
+}
+
+
+def _kinds(path: Path) -> dict[str, str]:
+    """The kind of every column: flag, whole, real, text, time or other."""
+    if not path.exists():
+        raise SchemaError(f"there is no file {path}; give the path of a data file")
+    if path.is_dir():
+        raise SchemaError(f"{path} is a directory; give the path of one file in it")
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        raise SchemaError(f"{path} ends in no known format; use one of {', '.join(_READERS)}")
+    import pyarrow as pa
+
+    try:
+        columns = [(column.name, _kind(column.type)) for column in read(path)]
+    except (OSError, ValueError, pa.ArrowException):
+        # Arrow's message may quote the file's content, so it is not passed on.
+        raise SchemaError(
+            f"{path} cannot be read as {path.suffix.lower()}; check that it is not empty or damaged"
+        ) from None
+    return _by_name(path, columns)
+
+
+def _by_name(path: Path, columns: list[tuple[str, str]]) -> dict[str, str]:
+    kinds: dict[str, str] = {}
+    for name, kind in columns:
+        if name in kinds:
+            raise SchemaError(f"{path} has two columns called {name!r}; rename one of them")
+        if name.strip():  # an unnamed column is the row number that pandas writes
+            kinds[name] = kind
+    return kinds
+
+
+def _kind(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _kind(kind.storage_type)
+    return next((name for name, start in _KINDS if str(kind).startswith(start)), "other")
+
+
+_KINDS = (
+    ("flag", "bool"),
+    ("whole", ("int", "uint")),
+    ("real", ("halffloat", "float", "double", "decimal")),
+    ("time", ("timestamp", "date")),
+    ("text", ("string", "large_string", "binary", "large_binary", "fixed_size_binary", "null")),
+)
+"""How Arrow's names of types begin; string_view and binary_view are among them."""
+
+
+def _csv(path: Path, delimiter: str = ",") -> pa.Schema:
+    from pyarrow import csv
+
+    options = csv.ReadOptions(block_size=BLOCK)
+    with csv.open_csv(path, options, csv.ParseOptions(delimiter=delimiter)) as reader:
+        return reader.schema
+
+
+def _tsv(path: Path) -> pa.Schema:
+    return _csv(path, "\t")
+
+
+def _parquet(path: Path) -> pa.Schema:
+    from pyarrow import parquet
+
+    return parquet.read_schema(path)
+
+
+def _ipc(path: Path) -> pa.Schema:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
+
+
+def _ndjson(path: Path) -> pa.Schema:
+    from pyarrow import json
+
+    with path.open("rb") as file:
+        block = file.read(BLOCK)
+        whole_lines = block if not file.read(1) else block[: block.rfind(b"\n") + 1]
+    options = json.ReadOptions(block_size=BLOCK + 1)
+    return json.read_json(io.BytesIO(whole_lines), options).schema
+
+
+_READERS: dict[str, Callable[[Path], pa.Schema]] = {
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".parquet": _parquet,
+    ".arrow": _ipc,
+    ".feather": _ipc,
+    ".ndjson": _ndjson,
+    ".jsonl": _ndjson,
+}

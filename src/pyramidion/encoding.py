@@ -1,0 +1,301 @@
+"""Keys of tables from checked columns, and the narrow door for a single row.
+
+In bulk, columns are hashed slice by slice from their Arrow buffers. A single
+dict takes the narrow door: its values become payloads in one byte buffer, and
+one kernel call makes all keys (39 one-row Arrow columns would cost ten times
+as much). A one-row record batch is read through Arrow's C data interface. All
+doors agree, value by value; property tests hold them to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyramidion import encoding_kernels as kernels
+from pyramidion.batches import missing_column
+from pyramidion.errors import ObservationError
+from pyramidion.hashing import Hasher, Keys, canonical
+from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
+from pyramidion.schema import Categorical, Continuous, Schema
+
+Column = pa.Array | pa.ChunkedArray | Keys
+"""A checked column: Arrow memory, or keys where values of several types were mixed."""
+
+_double = Struct("<d").pack
+_TWO63 = 1 << 63
+_LAYOUTS = {
+    pa.string(): kernels.ARROW_TEXT32,
+    pa.large_string(): kernels.ARROW_TEXT64,
+    pa.int8(): kernels.ARROW_INT8,
+    pa.int16(): kernels.ARROW_INT16,
+    pa.int32(): kernels.ARROW_INT32,
+    pa.int64(): kernels.ARROW_INT64,
+    pa.float32(): kernels.ARROW_FLOAT32,
+    pa.float64(): kernels.ARROW_FLOAT64,
+}
+_capsule: Callable[[object, bytes], int] = ctypes.PYFUNCTYPE(
+    ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p
+)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """How a table's keys are made: its features, and its codes when it is dense."""
+
+    parts: tuple[str, ...]
+    codes: int | None
+
+    @property
+    def name(self) -> str:
+        """The table's name: its features, joined by commas."""
+        return ",".join(self.parts)
+
+
+def table_shapes(schema: Schema, dense_limit: int) -> tuple[TableShape, ...]:
+    """Shape of each table: dense where all parts are finite and the product is small."""
+    shapes = []
+    for parts in schema.tables:
+        codes: int | None = 1
+        for part in parts:
+            part_codes = schema.feature(part).codes
+            codes = None if codes is None or part_codes is None else codes * part_codes
+        if codes is not None and len(parts) > 1 and codes > dense_limit:
+            codes = None
+        shapes.append(TableShape(parts, codes))
+    return tuple(shapes)
+
+
+class Encoder:
+    """Makes the keys of all tables under one secret. Knows no labels and counts nothing."""
+
+    def __init__(self, schema: Schema, secret: bytes, dense_limit: int) -> None:
+        self.schema = schema
+        self.hasher = Hasher(secret)
+        self.shapes = table_shapes(schema, dense_limit)
+        self._number = {name: f for f, name in enumerate(schema.feature_names)}
+        self._payloads = [
+            (feature.name, isinstance(feature, Continuous)) for feature in schema.features
+        ]
+        self._plan_features()
+        self._plan_tables()
+        self._arrow: tuple[pa.Schema, NDArray[np.int64] | None] | None = None
+
+    def _plan_features(self) -> None:
+        plan = np.zeros((len(self.schema.features), 4), dtype=np.int64)
+        domain_keys: list[Keys] = [np.zeros(1, dtype=np.uint64)]
+        domain_codes: list[NDArray[np.int64]] = [np.full(1, -1, dtype=np.int64)]
+        cuts: list[float] = []
+        start = 1
+        for f, feature in enumerate(self.schema.features):
+            if isinstance(feature, Continuous):
+                plan[f] = kernels.BINS, len(cuts), len(feature.cuts), feature.codes
+                cuts += feature.cuts
+            elif feature.domain is not None:
+                keys, codes = lookup_table(self.hasher, feature.domain)
+                plan[f] = kernels.DOMAIN, start, keys.size, len(feature.domain) + 2
+                domain_keys.append(keys)
+                domain_codes.append(codes)
+                start += keys.size
+        self._plan = plan
+        self._domain_keys = np.concatenate(domain_keys)
+        self._domain_codes = np.concatenate(domain_codes)
+        self._cuts = np.array([*cuts, math.inf], dtype=np.float64)
+
+    def _plan_tables(self) -> None:
+        widest = max(len(shape.parts) for shape in self.shapes)
+        plan = np.zeros((len(self.shapes), 2 + widest), dtype=np.int64)
+        for t, shape in enumerate(self.shapes):
+            plan[t, kernels.TABLE_DENSE] = shape.codes is not None
+            plan[t, kernels.TABLE_PARTS] = len(shape.parts)
+            for i, part in enumerate(shape.parts):
+                plan[t, kernels.TABLE_FIRST + i] = self._number[part]
+        self._tables = plan
+
+    # --- bulk -----------------------------------------------------------------
+
+    def keys(self, columns: Mapping[str, Column], table: int, start: int, stop: int) -> Keys:
+        """The keys of one table for rows start to stop."""
+        shape = self.shapes[table]
+        keys = self._feature_keys(columns, shape.parts[0], start, stop)
+        if len(shape.parts) == 1:
+            return keys
+        if shape.codes is None:
+            self._hash_finite(shape.parts[0], keys)
+        for part in shape.parts[1:]:
+            more = self._feature_keys(columns, part, start, stop)
+            if shape.codes is None:
+                self._hash_finite(part, more)
+                join_all(keys, more)
+            else:
+                keys *= np.uint64(self.schema.feature(part).codes or 1)
+                keys += more
+        return keys
+
+    def matrix(self, columns: Mapping[str, Column], start: int, stop: int) -> Keys:
+        """The keys of all tables for rows start to stop: keys[table, row]."""
+        keys = np.empty((len(self.shapes), stop - start), dtype=np.uint64)
+        for table in range(len(self.shapes)):
+            keys[table] = self.keys(columns, table, start, stop)
+        return keys
+
+    def _feature_keys(
+        self, columns: Mapping[str, Column], name: str, start: int, stop: int
+    ) -> Keys:
+        column, f = columns[name], self._number[name]
+        how, first, size, codes = self._plan[f]
+        if how == kernels.BINS:
+            out = np.empty(stop - start, dtype=np.uint64)
+            self._cut(column.slice(start, stop - start), first, size, codes, out)
+            return out
+        if isinstance(column, np.ndarray):
+            keys = column[start:stop].copy()
+        else:
+            keys = self.hasher.column(column.slice(start, stop - start))
+        if how == kernels.DOMAIN:
+            missing = np.uint64(self.hasher.missing)
+            kernels.find_all(
+                keys, missing, first, size, codes, self._domain_keys, self._domain_codes
+            )
+        return keys
+
+    def _cut(self, column: Any, first: int, size: int, codes: int, out: Keys) -> None:
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        at = 0
+        for chunk in chunks:
+            part = out[at : at + len(chunk)]
+            missing = chunk.null_count
+            values = chunk.fill_null(0) if missing else chunk
+            kernels.cut_all(values.to_numpy(zero_copy_only=False), first, size, self._cuts, part)
+            if missing:
+                part[chunk.is_null().to_numpy(zero_copy_only=False)] = np.uint64(codes - 1)
+            at += len(chunk)
+
+    def _hash_finite(self, part: str, keys: Keys) -> None:
+        if self._plan[self._number[part], kernels.FEATURE_HOW] != kernels.OPEN:
+            kernels.hash_codes(self.hasher.keys, keys)
+
+    # --- one row --------------------------------------------------------------
+
+    def one(self, row: Mapping[str, object]) -> Keys:
+        """The keys of one dict: keys[table, 0]."""
+        payloads, kinds = [], bytearray()
+        name = ""
+        try:
+            for name, numeric in self._payloads:
+                value = row[name]
+                if numeric:
+                    kind, payload = _number(name, value)
+                elif type(value) is str:
+                    kind, payload = TEXT, value.encode()
+                elif type(value) is int and -_TWO63 <= value < _TWO63:
+                    kind, payload = NUMBER, value.to_bytes(8, "little", signed=True)
+                else:
+                    kind, payload = _payload(name, value)
+                payloads.append(payload)
+                kinds.append(kind)
+        except KeyError:
+            raise missing_column(name) from None
+        except UnicodeEncodeError:
+            raise ObservationError(f"column {name!r} is text that is not valid Unicode") from None
+        return self._encode(payloads, kinds)
+
+    def _encode(self, payloads: list[bytes], kinds: bytearray) -> Keys:
+        lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
+        out = np.empty((len(self.shapes), 1), dtype=np.uint64)
+        kernels.encode_payloads(
+            self.hasher.keys,
+            self._plan,
+            self._tables,
+            self._domain_keys,
+            self._domain_codes,
+            self._cuts,
+            np.frombuffer(b"".join(payloads) or b"\0", dtype=np.uint8),
+            lengths,
+            np.frombuffer(kinds, dtype=np.uint8),
+            out,
+        )
+        return out
+
+    def one_arrow(self, batch: pa.RecordBatch) -> Keys | None:
+        """The keys of a one-row record batch, or None when its types need the wide door."""
+        columns = self._arrow_columns(batch.schema)
+        if columns is None:
+            return None
+        out = np.empty((len(self.shapes), 1), dtype=np.uint64)
+        _, capsule = batch.__arrow_c_array__()
+        bad = kernels.encode_arrow(
+            self.hasher.keys,
+            self._plan,
+            self._tables,
+            self._domain_keys,
+            self._domain_codes,
+            self._cuts,
+            _capsule(capsule, b"arrow_array"),
+            columns,
+            np.empty(1, dtype=np.uint64),
+            out,
+        )
+        return out if bad < 0 else None
+
+    def _arrow_columns(self, schema: pa.Schema) -> NDArray[np.int64] | None:
+        """Child and layout of each feature, remembered for the schema seen last."""
+        if self._arrow is not None and self._arrow[0].equals(schema):
+            return self._arrow[1]
+        rows = []
+        for feature in self.schema.features:
+            places = schema.get_all_field_indices(feature.name)
+            layout = _LAYOUTS.get(schema.field(places[0]).type) if len(places) == 1 else None
+            text = layout in (kernels.ARROW_TEXT32, kernels.ARROW_TEXT64)
+            if layout is None or (text and not isinstance(feature, Categorical)):
+                rows = []
+                break
+            rows.append((places[0], layout))
+        columns = np.array(rows, dtype=np.int64) if rows else None
+        self._arrow = (schema, columns)
+        return columns
+
+
+def lookup_table(hasher: Hasher, domain: tuple[Any, ...]) -> tuple[Keys, NDArray[np.int64]]:
+    """Open-addressing table from the keys of a domain to their codes; -1 marks a free slot."""
+    size = 2
+    while size < 2 * len(domain) + 1:
+        size *= 2
+    keys, codes = np.zeros(size, dtype=np.uint64), np.full(size, -1, dtype=np.int64)
+    for code, key in enumerate(hasher.values(domain)):
+        slot = int(key) & (size - 1)
+        while codes[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        keys[slot], codes[slot] = key, code
+    return keys, codes
+
+
+def _payload(name: str, value: object) -> tuple[int, bytes]:
+    try:
+        return canonical(value)
+    except TypeError as problem:
+        raise ObservationError(f"column {name!r} {problem}") from None
+
+
+def _number(name: str, value: object) -> tuple[int, bytes]:
+    if value is None:
+        return MISSING, b""
+    if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return kernels.FLOAT, _double(number)
+        raise ObservationError(
+            f"column {name!r} is NaN or infinite; send a finite number, or None for a missing one"
+        )
+    raise ObservationError(f"column {name!r} is not a number; its feature is continuous")

@@ -1,0 +1,68 @@
+"""Everything that can go wrong, as one tree.
+
+    PyramidionError
+    ├── SchemaError            the schema or a setting is not usable as written
+    ├── ObservationError       rows that cannot be counted; says which and why, never what
+    ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
+    ├── StateError             the verb does not fit the state (reading what is populating, ...)
+    ├── FormatError            bytes that are foreign, damaged or from a newer version
+    └── MissingExtraError      a part that needs an extra which is not installed
+
+A message names the thing, the rule and the remedy. It never holds a value from
+an observation. ``status`` is the HTTP status the service answers with.
+"""
+
+from __future__ import annotations
+
+
+class PyramidionError(Exception):
+    """The root: ``except PyramidionError`` catches everything this package raises on purpose."""
+
+    status = 500
+
+
+class SchemaError(PyramidionError, ValueError):
+    """A schema or a setting that cannot be used as written."""
+
+    status = 422
+
+
+class ObservationError(PyramidionError, ValueError):
+    """Rows that cannot be counted, by number and reason.
+
+    ``problems`` maps each reason to the numbers of its rows in the batch;
+    values are never part of it.
+    """
+
+    status = 422
+
+    def __init__(self, message: str, problems: dict[str, list[int]] | None = None) -> None:
+        super().__init__(message)
+        self.problems: dict[str, list[int]] = dict(problems or {})
+
+    def __reduce__(self) -> tuple[type[ObservationError], tuple[str, dict[str, list[int]]]]:
+        return type(self), (str(self), self.problems)
+
+
+class PrivacyError(PyramidionError, ValueError):
+    """Something that would break the privacy contract. Never a warning."""
+
+    status = 409
+
+
+class StateError(PyramidionError, RuntimeError):
+    """A verb that does not fit the state of the thing it is called on."""
+
+    status = 409
+
+
+class FormatError(PyramidionError, ValueError):
+    """Bytes that are not ours, are damaged, or come from a newer version."""
+
+    status = 422
+
+
+class MissingExtraError(PyramidionError, ImportError):
+    """A part whose extra is not installed; the message names the extra."""
+
+    status = 501

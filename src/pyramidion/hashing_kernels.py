@@ -1,0 +1,226 @@
+"""SipHash-1-3 in numba: words, strings, views and floats, straight from their buffers.
+
+One value becomes one 64-bit key. SipHash is a keyed pseudorandom function: who
+does not know the stream's key can neither predict a bucket nor craft two values
+that meet. The 1-3 variant is the one CPython and Rust chose for their tables.
+
+Memory is read by address (`load8` to `load64`), so that one kernel serves every
+producer of Arrow buffers without a copy. No load ever passes the end of a
+value's buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+# Kinds of values; each has its own pair of SipHash keys, so that the text "1",
+# the number 1 and the instant 1 never share a key.
+TEXT, NUMBER, LARGE, FRACTION, BYTES, INSTANT, TIME_OF_DAY, DURATION, MISSING = range(9)
+KINDS = 9
+
+# 2**63 and 2**64 as floats, both exact: the borders between NUMBER, LARGE and FRACTION.
+_TWO63 = 9223372036854775808.0
+_TWO64 = 18446744073709551616.0
+
+
+def _loader(bits: int) -> Any:
+    result = {8: types.uint8, 32: types.int32, 64: types.uint64}[bits]
+
+    @intrinsic  # type: ignore[misc]
+    def load(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            width = ir.IntType(bits)
+            loaded = builder.load(builder.inttoptr(args[0], width.as_pointer()))
+            loaded.align = 1
+            return loaded
+
+        return result(types.int64), codegen
+
+    return load
+
+
+load8, load32, load64 = _loader(8), _loader(32), _loader(64)
+
+
+@njit(inline="always", cache=True)
+def _rotate(x: Any, bits: Any) -> Any:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+@njit(inline="always", cache=True)
+def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
+    v0 += v1
+    v1 = _rotate(v1, 13) ^ v0
+    v0 = _rotate(v0, 32)
+    v2 += v3
+    v3 = _rotate(v3, 16) ^ v2
+    v0 += v3
+    v3 = _rotate(v3, 21) ^ v0
+    v2 += v1
+    v1 = _rotate(v1, 17) ^ v2
+    v2 = _rotate(v2, 32)
+    return v0, v1, v2, v3
+
+
+@njit(inline="always", cache=True)
+def _start(k0: Any, k1: Any) -> Any:
+    return (
+        k0 ^ np.uint64(0x736F6D6570736575),
+        k1 ^ np.uint64(0x646F72616E646F6D),
+        k0 ^ np.uint64(0x6C7967656E657261),
+        k1 ^ np.uint64(0x7465646279746573),
+    )
+
+
+@njit(inline="always", cache=True)
+def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, word: Any) -> Any:
+    v3 ^= word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ word, v1, v2, v3
+
+
+@njit(inline="always", cache=True)
+def _finish(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
+    v2 ^= np.uint64(0xFF)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@njit(inline="always", cache=True)
+def hash_word(k0: Any, k1: Any, word: Any) -> Any:
+    """SipHash-1-3 of eight little-endian bytes given as one word."""
+    v0, v1, v2, v3 = _start(k0, k1)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, word)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(8) << np.uint64(56))
+    return _finish(v0, v1, v2, v3)
+
+
+@njit(inline="always", cache=True)
+def _tail(address: Any, rest: Any, end: Any) -> Any:
+    """The last ``rest`` < 8 bytes as a word; one masked load where the buffer allows it."""
+    if rest == 0:
+        return np.uint64(0)
+    if address + 8 <= end:
+        return load64(address) & ((np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1))
+    word = np.uint64(0)
+    for i in range(rest):
+        word |= np.uint64(load8(address + i)) << np.uint64(8 * i)
+    return word
+
+
+@njit(cache=True, nogil=True)
+def hash_bytes(k0: Any, k1: Any, address: Any, length: Any, end: Any) -> Any:
+    """SipHash-1-3 of ``length`` bytes at ``address``; ``end`` is where the buffer ends."""
+    v0, v1, v2, v3 = _start(k0, k1)
+    whole = length >> 3
+    for i in range(whole):
+        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, load64(address + 8 * i))
+    last = _tail(address + 8 * whole, length & 7, end) | (np.uint64(length) << np.uint64(56))
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, last)
+    return _finish(v0, v1, v2, v3)
+
+
+@njit(cache=True, nogil=True)
+def hash_words(keys: Any, kind: Any, words: Any, out: Any) -> None:
+    """Keys of integers; a loop without branches, so that LLVM vectorises it."""
+    k0, k1 = keys[kind, 0], keys[kind, 1]
+    for i in range(words.size):
+        out[i] = hash_word(k0, k1, words[i])
+
+
+@njit(inline="always", cache=True)
+def hash_number(keys: Any, value: Any) -> Any:
+    """Key of a float: an integral one hashes as the integer it equals, -0.0 as 0."""
+    if value == np.floor(value):
+        if -_TWO63 <= value < _TWO63:
+            return hash_word(keys[NUMBER, 0], keys[NUMBER, 1], np.uint64(np.int64(value)))
+        if 0.0 < value < _TWO64:
+            return hash_word(keys[LARGE, 0], keys[LARGE, 1], np.uint64(value))
+    bits = np.float64(value).view(np.uint64)
+    return hash_word(keys[FRACTION, 0], keys[FRACTION, 1], bits)
+
+
+@njit(cache=True, nogil=True)
+def hash_floats(keys: Any, values: Any, out: Any) -> None:
+    """Keys of floats, by `hash_number`."""
+    for i in range(values.size):
+        out[i] = hash_number(keys, values[i])
+
+
+@njit(cache=True, nogil=True)
+def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
+    """Keys of variable-length values: n + 1 offsets into the buffer at ``data``."""
+    k0, k1 = keys[kind, 0], keys[kind, 1]
+    for i in range(out.size):
+        start = np.int64(offsets[i])
+        out[i] = hash_bytes(k0, k1, data + start, np.int64(offsets[i + 1]) - start, end)
+
+
+@njit(cache=True, nogil=True)
+def hash_views(keys: Any, kind: Any, views: Any, buffers: Any, ends: Any, out: Any) -> None:
+    """Keys of Arrow's view layout: 16 bytes a value, short ones inline."""
+    k0, k1 = keys[kind, 0], keys[kind, 1]
+    for i in range(out.size):
+        view = views + 16 * i
+        length = np.int64(load32(view))
+        if length <= 12:
+            out[i] = hash_bytes(k0, k1, view + 4, length, view + 16)
+        else:
+            buffer = load32(view + 8)
+            start = buffers[buffer] + np.int64(load32(view + 12))
+            out[i] = hash_bytes(k0, k1, start, length, ends[buffer])
+
+
+@njit(cache=True, nogil=True)
+def hash_fixed(keys: Any, kind: Any, data: Any, width: Any, out: Any) -> None:
+    """Keys of values of one fixed width in bytes."""
+    end = data + width * out.size
+    for i in range(out.size):
+        out[i] = hash_bytes(keys[kind, 0], keys[kind, 1], data + width * i, width, end)
+
+
+@njit(cache=True, nogil=True)
+def blank(bitmap: Any, offset: Any, key: Any, out: Any) -> None:
+    """Write ``key`` where Arrow's validity bitmap says that a value is missing."""
+    for i in range(out.size):
+        bit = offset + i
+        if not (bitmap[bit >> 3] >> (bit & 7)) & 1:
+            out[i] = key
+
+
+@njit(cache=True, nogil=True)
+def take(dictionary: Any, indices: Any, out: Any) -> None:
+    """Keys of a dictionary-encoded column; an index out of range cannot be valid Arrow."""
+    for i in range(out.size):
+        index = indices[i]
+        out[i] = dictionary[index] if 0 <= index < dictionary.size else np.uint64(0)
+
+
+@njit(inline="always", cache=True)
+def finalise(x: Any) -> Any:
+    """MurmurHash3's 64-bit finaliser: a bijection in which every bit stirs every bit."""
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xFF51AFD7ED558CCD)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xC4CEB9FE1A85EC53)
+    return x ^ (x >> np.uint64(33))
+
+
+@njit(inline="always", cache=True)
+def join(group: Any, part: Any) -> Any:
+    """The key of a group extended by one more part; order matters."""
+    return finalise(group) + part
+
+
+@njit(cache=True, nogil=True)
+def join_all(group: Any, parts: Any) -> None:
+    """Extend the keys of a group in place."""
+    for i in range(group.size):
+        group[i] = join(group[i], parts[i])

@@ -1,0 +1,1 @@
+"""Differential privacy: noise, budgets, the ledger, and what spends from it."""

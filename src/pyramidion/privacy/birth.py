@@ -1,0 +1,118 @@
+"""How the tables of a window are born: shares, noise, layout, and then the noisy arena.
+
+The noise of a table follows from ε, δ, k, Ω, its hash rows and its share of the
+budget; nobody sets it by hand. The prior has its own share, the tables divide
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from numpy.typing import NDArray
+
+from pyramidion.counts.arena import Arena
+from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
+from pyramidion.encoding import TableShape
+from pyramidion.errors import PrivacyError, SchemaError
+from pyramidion.guarantee import Guarantee
+from pyramidion.privacy.budget import gaussian_variance, laplace_scale, rho_of
+from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise, Randomness
+from pyramidion.settings import Settings
+
+
+def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
+    """Share of the budget of the prior and of each table; they sum to exactly one."""
+    asked = dict(settings.shares or ())
+    unknown = sorted(set(asked) - set(names))
+    if unknown:
+        raise SchemaError(
+            f"shares name the table {unknown[0]!r}, which the schema does not have; "
+            f"its tables are {', '.join(map(repr, names))}"
+        )
+    relative = [Fraction(asked.get(name, 1)) for name in names]
+    prior = Fraction(settings.prior_share)
+    rest = (1 - prior) / sum(relative)
+    return [prior, *(share * rest for share in relative)]
+
+
+class Birth:
+    """Everything a new window needs, the same for each window of a stream."""
+
+    def __init__(
+        self, settings: Settings, shapes: Sequence[TableShape], labels: int, secret: bytes
+    ) -> None:
+        self.settings = settings
+        self._labels = labels
+        self._secret = secret
+        self._sizes: list[tuple[str, Kind, int, int]] = [(PRIOR, "dense", 1, 1)]
+        for shape in shapes:
+            if shape.codes is not None:
+                self._sizes.append((shape.name, "dense", 1, shape.codes))
+            else:
+                self._sizes.append((shape.name, settings.sketch, settings.rows, settings.buckets))
+
+    @cached_property
+    def noises(self) -> tuple[Noise | None, ...]:
+        """The noise of each table, the prior's first; None where epsilon is inf."""
+        shares = shares_of(self.settings, [name for name, *_ in self._sizes[1:]])
+        spent = sum(shares)
+        if spent > 1:
+            raise PrivacyError("the tables' shares exceed the budget; they must sum to one")
+        return tuple(
+            self._noise(share, rows)
+            for share, (_, _, rows, _) in zip(shares, self._sizes, strict=True)
+        )
+
+    def _noise(self, share: Fraction, rows: int) -> Noise | None:
+        s = self.settings
+        if s.mechanism == "none":
+            return None
+        if s.mechanism == "laplace":
+            epsilon = share * Fraction(s.epsilon)
+            return DiscreteLaplace.at_least(
+                laplace_scale(epsilon=epsilon, k=s.k, omega=s.omega, rows=rows)
+            )
+        rho = share * Fraction(rho_of(epsilon=s.epsilon, delta=s.delta))
+        return DiscreteGaussian.at_least(
+            gaussian_variance(rho=rho, k=s.k, omega=s.omega, rows=rows)
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of every window, cell widths from public bounds."""
+        most = self.settings.max_rows_per_window * self.settings.omega
+        tables = tuple(
+            Table(name, kind, rows, width, most + (noise.bound if noise is not None else 0))
+            for (name, kind, rows, width), noise in zip(self._sizes, self.noises, strict=True)
+        )
+        return Layout(tables, self._labels, self._secret)
+
+    @cached_property
+    def variances(self) -> tuple[float, ...]:
+        """Noise variance of one cell of each table, in one window."""
+        return tuple(0.0 if noise is None else noise.variance for noise in self.noises)
+
+    def arena(self, randomness: Randomness | None = None) -> Arena:
+        """A new window's tables, noise in every cell."""
+        most = self.settings.max_rows_per_window
+        if self.settings.mechanism == "none":
+            return Arena.exact(self.layout, most)
+        source = randomness if randomness is not None else Randomness()
+
+        def fill(table: int, cells: NDArray[Any]) -> None:
+            noise = self.noises[table]
+            if noise is None:
+                raise PrivacyError("a table without noise in a private window; this is a bug")
+            noise.fill(cells, source)
+
+        return Arena.noisy(self.layout, most, fill)
+
+    def guarantee(self, windows: int) -> Guarantee:
+        """What the sealed tables of so many windows promise."""
+        s = self.settings
+        delta = s.delta if s.mechanism == "gaussian" else 0.0
+        return Guarantee(level="P2", epsilon=s.epsilon, delta=delta, k=s.k, windows=windows)
