@@ -9,7 +9,8 @@ give plain lists, which are checked value by value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,25 @@ from pyramidion.errors import ObservationError
 ABSENT = object()
 """Stands in a list where a row had no such column."""
 
-Raw = pa.Array | pa.ChunkedArray | list[object]
+Raw: TypeAlias = "pa.Array | pa.ChunkedArray | list[object]"
 
 ACCEPTED = (
     "a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a dict, or a list of dicts"
 )
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Columns that were already taken out of their container."""
+
+    columns: dict[str, Raw]
+    length: int
+
+
 def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
     """The named columns of a batch, and its number of rows."""
+    if isinstance(data, Batch):
+        return {name: _in_batch(data, name) for name in names}, data.length
     if isinstance(data, pa.RecordBatch | pa.Table):
         return {name: _named(data, name) for name in names}, data.num_rows
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
@@ -42,6 +53,12 @@ def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
     raise ObservationError(
         f"rows of type {type(data).__name__} are not understood; send {ACCEPTED}"
     )
+
+
+def _in_batch(batch: Batch, name: str) -> Raw:
+    if name not in batch.columns:
+        raise missing_column(name)
+    return batch.columns[name]
 
 
 def missing_column(name: str) -> ObservationError:

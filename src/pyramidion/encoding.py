@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyramidion.hashing import Hasher, Keys, canonical
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
 from pyramidion.schema import Categorical, Continuous, Schema
 
-Column = pa.Array | pa.ChunkedArray | Keys
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 """A checked column: Arrow memory, or keys where values of several types were mixed."""
 
 _double = Struct("<d").pack
@@ -154,7 +154,7 @@ class Encoder:
         how, first, size, codes = self._plan[f]
         if how == kernels.BINS:
             out = np.empty(stop - start, dtype=np.uint64)
-            self._cut(column.slice(start, stop - start), first, size, codes, out)
+            self._cut(column, start, stop, self._plan[f], out)
             return out
         if isinstance(column, np.ndarray):
             keys = column[start:stop].copy()
@@ -167,7 +167,9 @@ class Encoder:
             )
         return keys
 
-    def _cut(self, column: Any, first: int, size: int, codes: int, out: Keys) -> None:
+    def _cut(self, column: Any, start: int, stop: int, plan: Any, out: Keys) -> None:
+        _, first, size, codes = plan
+        column = column.slice(start, stop - start)
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         at = 0
         for chunk in chunks:
@@ -250,7 +252,7 @@ class Encoder:
         """Child and layout of each feature, remembered for the schema seen last."""
         if self._arrow is not None and self._arrow[0].equals(schema):
             return self._arrow[1]
-        rows = []
+        rows: list[tuple[int, int]] = []
         for feature in self.schema.features:
             places = schema.get_all_field_indices(feature.name)
             layout = _LAYOUTS.get(schema.field(places[0]).type) if len(places) == 1 else None

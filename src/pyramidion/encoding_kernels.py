@@ -193,7 +193,7 @@ def encode_payloads(
 @njit(inline="always", cache=True)
 def _arrow_word(layout: Any, data: Any, at: Any) -> Any:
     """An Arrow number as a word: integers sign-extended, floats as doubles."""
-    if layout == ARROW_INT64 or layout == ARROW_FLOAT64:
+    if layout in (ARROW_INT64, ARROW_FLOAT64):
         return load64(data + 8 * at)
     if layout == ARROW_INT32:
         return np.uint64(np.int64(load32(data + 4 * at)))

@@ -29,9 +29,9 @@ _TWO64 = 18446744073709551616.0
 
 
 def _loader(bits: int) -> Any:
-    result = {8: types.uint8, 32: types.int32, 64: types.uint64}[bits]
+    result: Any = {8: types.uint8, 32: types.int32, 64: types.uint64}[bits]
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def load(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
             width = ir.IntType(bits)

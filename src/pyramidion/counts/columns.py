@@ -42,10 +42,9 @@ class Columns:
         self.raw: list[tuple[int, int]] = []
         """Table and first column of each feature whose raw value is passed through."""
         for table, shape in enumerate(shapes):
-            if len(shape.parts) == 1 and shape.codes is not None:
-                if shape.codes <= settings.passthrough:
-                    self.raw.append((table, len(self.names)))
-                    self.names += _raw_names(schema.feature(shape.parts[0]))
+            if len(shape.parts) == 1 and (shape.codes or 1 << 62) <= settings.passthrough:
+                self.raw.append((table, len(self.names)))
+                self.names += _raw_names(schema.feature(shape.parts[0]))
 
     def pass_through(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
         """Write the raw columns: one where a row has the value, zero elsewhere."""

@@ -24,6 +24,7 @@ Everything is computed from sealed cells, so it is post-processing and free:
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -120,7 +121,7 @@ class Estimates:
 
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
-        prior = np.maximum(counts, 0.0) + 1.0
+        prior: Floats = np.maximum(counts, 0.0) + 1.0
         for start, stop in zip(self._classes.borders, self._classes.borders[1:], strict=False):
             prior[start:stop] /= prior[start:stop].sum()
         return prior
@@ -173,6 +174,13 @@ class Estimates:
         if below <= 0.0 or above <= 0.0:
             return _STRENGTHS[1]
         return float(np.clip(below / above - 1.0, *_STRENGTHS))
+
+    def on(self, arena: Arena) -> Estimates:
+        """The same estimates on other cells, with their own prior: nothing else is studied anew."""
+        twin = copy(self)
+        twin._arena = arena
+        twin.prior = twin._prior()
+        return twin
 
     def features(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
         """Write the features of keys[table, row] into out[column, row]."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,28 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
+from pyramidion.errors import ObservationError
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
-from pyramidion.observations import Door, Rows
+from pyramidion.observations import Door, Observations, Rows
 
 CHUNK = 16_384  # rows featurized at once by one thread: their keys are 5 MB for 39 tables
+
+
+class Features(np.ndarray[Any, np.dtype[np.float32]]):
+    """A matrix of features that says what it promises: ``features.guarantee``."""
+
+    guarantee: Guarantee | None = None
+
+    @classmethod
+    def of(cls, array: NDArray[np.float32], guarantee: Guarantee) -> Features:
+        """The array, with its guarantee; no copy."""
+        features = array.view(cls)
+        features.guarantee = guarantee
+        return features
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.guarantee = getattr(other, "guarantee", None)
 
 
 class Snapshot:
@@ -36,7 +55,6 @@ class Snapshot:
     ) -> None:
         self._door = door
         self._arena = arena
-        self._variances = variances
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
         self.estimates = Estimates(
@@ -50,24 +68,29 @@ class Snapshot:
 
     def featurize(self, rows: Any, *, threads: int = 1) -> pa.Table:
         """Features of a batch as Arrow columns of 32-bit floats."""
-        columns = self.array(rows, threads=threads).T
-        return pa.table([pa.array(column) for column in columns], names=self.names)
+        columns = np.asarray(self.array(rows, threads=threads)).T
+        table = pa.table([pa.array(column) for column in columns], names=self.names)
+        return table.replace_schema_metadata({"pyramidion.guarantee": str(self.guarantee)})
 
     def featurize_one(self, row: Mapping[str, object] | pa.RecordBatch) -> NDArray[np.float32]:
         """Features of one row, given as a dict or as a record batch of one row."""
-        if isinstance(row, pa.RecordBatch):
-            if row.num_rows == 1:
-                keys = self._door.encoder.one_arrow(row)
-                if keys is not None:
-                    return self.featurize_keys(keys)[0]
-            return self.array(row)[0]
-        return self.featurize_keys(self._door.encoder.one(row))[0]
+        if not isinstance(row, pa.RecordBatch):
+            return self._first(self.featurize_keys(self._door.encoder.one(row)))
+        keys = self._door.encoder.one_arrow(row) if row.num_rows == 1 else None
+        return self._first(self.array(row) if keys is None else self.featurize_keys(keys))
+
+    @staticmethod
+    def _first(features: NDArray[np.float32]) -> NDArray[np.float32]:
+        if len(features) != 1:
+            raise ObservationError("featurize_one takes one row; use featurize for a batch")
+        one: NDArray[np.float32] = features[0]
+        return one
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
         out = np.empty((len(self._columns.names), keys.shape[1]), dtype=np.float32)
         self._write(keys, out)
-        return out.T
+        return Features.of(out.T, self.guarantee)
 
     def _write(self, keys: Keys, out: NDArray[np.float32]) -> None:
         self.estimates.features(keys, out)
@@ -89,14 +112,15 @@ class Snapshot:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(write, starts))
-        return out.T
+        return Features.of(out.T, self.guarantee)
 
-    def without(self, rows: Any, *, threads: int = 1) -> Snapshot:
+    def without(self, observations: Observations, *, threads: int = 1) -> Snapshot:
         """This snapshot less the exact counts of some observations it holds.
 
         As raw as those observations (P1): for training in memory, never stored.
         """
-        g = self.guarantee
-        raw = Guarantee(level="P1", epsilon=g.epsilon, delta=g.delta, k=g.k, windows=g.windows)
-        arena = self._arena.minus(rows, threads)
-        return Snapshot(self._door, arena, self._variances, raw)
+        raw = copy(self)
+        raw._arena = self._arena.minus(observations, threads)
+        raw.estimates = self.estimates.on(raw._arena)
+        raw.guarantee = replace(self.guarantee, level="P1")
+        return raw

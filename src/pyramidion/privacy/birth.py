@@ -26,14 +26,13 @@ from pyramidion.settings import Settings
 
 def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
     """Share of the budget of the prior and of each table; they sum to exactly one."""
-    asked = dict(settings.shares or ())
-    unknown = sorted(set(asked) - set(names))
+    unknown = sorted(set(dict(settings.shares or ())) - set(names))
     if unknown:
         raise SchemaError(
             f"shares name the table {unknown[0]!r}, which the schema does not have; "
             f"its tables are {', '.join(map(repr, names))}"
         )
-    relative = [Fraction(asked.get(name, 1)) for name in names]
+    relative = [Fraction(settings.share(name)) for name in names]
     prior = Fraction(settings.prior_share)
     rest = (1 - prior) / sum(relative)
     return [prior, *(share * rest for share in relative)]

@@ -40,7 +40,7 @@ def delta_of(*, rho: float, epsilon: float) -> float:
     >>> delta_of(rho=0.0, epsilon=1.0)
     0.0
     >>> round(delta_of(rho=0.1, epsilon=2.0), 8)
-    3.87e-06
+    4.33e-06
     """
     if rho < 0 or not epsilon >= 0:
         raise PrivacyError("budgets are numbers of at least 0; check rho and epsilon")
@@ -65,7 +65,7 @@ def rho_of(*, epsilon: float, delta: float) -> float:
     """
     if not 0 < delta < 1 or not 0 < epsilon < math.inf:
         raise PrivacyError(
-            "zCDP needs 0 < delta < 1 and a finite epsilon above 0; with delta = 0 use Laplace noise"
+            "zCDP needs 0 < delta < 1 and a finite epsilon above 0; for delta = 0 use Laplace"
         )
     low, high = 0.0, 1.0
     while delta_of(rho=high, epsilon=epsilon) < delta:

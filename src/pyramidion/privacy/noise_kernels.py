@@ -91,6 +91,19 @@ _multiply_high: Any = intrinsic(_type_multiply_high)
 
 
 @njit(cache=True, nogil=True)
+def _approximate_exp(exponent: float) -> float:
+    """exp(-exponent) in units of 2**-53, to a relative 2**-43; zero beyond the table."""
+    if exponent >= _LAST_EXPONENT:
+        return 0.0
+    step = int(exponent * _STEPS)
+    r = exponent - step * (1.0 / _STEPS)
+    square = r * r
+    low = (1 - r) + square * (1 / 2 - r * (1 / 6))
+    high = (1 / 24 - r * (1 / 120)) + square * (1 / 720 - r * (1 / 5040))
+    return EXP_TABLE[np.uint64(step)] * (low + square * square * high)
+
+
+@njit(cache=True, nogil=True)
 def _below_exp(word: np.uint64, exponent: float, margin: float) -> int:
     """Whether the uniform number that starts with the bits of ``word`` is below exp(-exponent).
 
@@ -99,14 +112,7 @@ def _below_exp(word: np.uint64, exponent: float, margin: float) -> int:
     error; the two units (of 2**-53) are the uniform's own width, and one more.
     """
     uniform = np.float64(np.int64(word >> np.uint64(11)))
-    probability = 0.0
-    if exponent < _LAST_EXPONENT:
-        step = int(exponent * _STEPS)
-        r = exponent - step * (1.0 / _STEPS)
-        r2 = r * r
-        low = (1 - r) + r2 * (1 / 2 - r * (1 / 6))
-        high = (1 / 24 - r * (1 / 120)) + r2 * (1 / 720 - r * (1 / 5040))
-        probability = EXP_TABLE[np.uint64(step)] * (low + r2 * r2 * high)
+    probability = _approximate_exp(exponent)
     slack = probability * margin + 2
     if uniform < probability - slack:
         return _ACCEPTED

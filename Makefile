@@ -1,0 +1,62 @@
+# Bare `make` lists the targets. Everything is installed into .venv by what is in this repository.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+KERNELS := $(wildcard src/pyramidion/*_kernels.py src/pyramidion/*/*kernels.py)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: $(VENV)/warm ## set up and show private features on example data
+	$(BIN)/python examples/five_lines.py
+
+.PHONY: test
+test: $(VENV)/warm ## set up and run the tests
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: $(VENV)/installed ## style, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(VENV)/warm ## speed and size beside scikit-learn, polars and OpenDP, in one run
+	$(BIN)/python -m benchmarks
+
+.PHONY: docs
+docs: $(VENV)/warm ## check that what the documents say is so
+	$(BIN)/python -m pytest tests/test_docs.py
+
+.PHONY: warm
+warm: $(VENV)/warm ## compile the kernels once, into numba's cache
+
+.PHONY: system
+system: ## Debian packages that some parts need (as root; otherwise nothing)
+	@echo "no Debian packages are needed yet"
+
+.PHONY: constraints
+constraints: $(VENV)/installed ## write the exact versions that are installed now
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pyramidion | grep -v '@' > constraints.txt
+
+.PHONY: clean
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/warm: $(VENV)/installed $(KERNELS)
+	@echo "compiling the kernels, once ..."
+	$(BIN)/python -m pyramidion.warm
+	@touch $@

@@ -1,0 +1,1 @@
+"""Learning on counts."""

@@ -1,0 +1,306 @@
+"""CountFeaturizer: private count features with scikit-learn's verbs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pyramidion.batches import Batch
+from pyramidion.counts.columns import Columns
+from pyramidion.counts.snapshot import Features, Snapshot
+from pyramidion.errors import PrivacyError, SchemaError
+from pyramidion.guarantee import Guarantee
+from pyramidion.learn.counting import Counting
+from pyramidion.learn.frames import batch_of, guess_label, guess_schema, labels_of, names_of
+from pyramidion.observations import Observations
+from pyramidion.schema import Feature, Label, Schema
+from pyramidion.settings import Column, Settings
+
+
+class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Replace categories by noisy label statistics: target encoding with a guarantee.
+
+    Counts go into tables that carry noise from birth. The first read or copy
+    (`transform`, pickling, ...) seals what was counted; a later `partial_fit`
+    opens a new window with noise of its own. Otherwise two transforms could be
+    subtracted, and the noise with them.
+
+    `fit_transform` spends the same ε once: it builds one noisy table and
+    featurizes each fold with that fold's own counts taken off again, in memory.
+    Its output is as raw as the rows (P1); the fitted object is private (P2).
+
+    Parameters
+    ----------
+    epsilon : float
+        ε. No default: nobody can choose it for you. ``inf`` means no privacy.
+    delta : float, default=1e-9
+        δ. 0 is pure differential privacy, with Laplace instead of Gaussian noise.
+    k : int, default=1
+        How many observations are hidden together.
+    classes : sequence, optional
+        The label's classes. Needed unless y is boolean or a label is declared.
+    label : Label or list of Label, optional
+        For continuous labels (``edges=``) and several labels, counted jointly.
+    features : sequence of Categorical or Continuous, optional
+        Declared features. Columns not named here are open categories.
+    groups : sequence of tuples of names, default=()
+        Features counted together.
+    weight : str, optional
+        Column of propensities p; observations count 1/p. Needs ``p_min``.
+    schema : Schema, optional
+        All of the above at once, instead of them.
+    cv : int, default=5
+        Folds of `fit_transform`.
+    n_jobs : int, optional
+        Threads; -1 for all cores.
+    random_state : int, optional
+        Of the folds alone. Noise and hash keys come from the operating system.
+
+    The other parameters are those of `pyramidion.Settings`.
+
+    Attributes
+    ----------
+    privacy_ : Guarantee
+        The exact guarantee of the fitted object and of what `transform` returns.
+    fit_transform_privacy_ : Guarantee
+        That of `fit_transform`'s output: P1.
+    schema_, settings_ : what was fitted.
+    snapshot_ : Snapshot
+        The sealed tables, with the doors for Arrow and for single rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"carrier": ["AA", "UA", "AA", "UA"] * 250})
+    >>> y = pd.Series([1, 0, 1, 1] * 250, name="late")
+    >>> featurizer = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y)
+    >>> featurizer.get_feature_names_out()
+    array(['P(late=1|carrier)'], dtype=object)
+    >>> print(featurizer.privacy_)
+    P2: (1, 1e-09)-differentially private for any 1 observation, over 1 window
+    >>> featurizer.transform(X).shape
+    (1000, 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 1e-9,
+        k: int = 1,
+        classes: Sequence[Any] | None = None,
+        label: Label | Sequence[Label] | None = None,
+        features: Iterable[Feature] | None = None,
+        groups: Iterable[Sequence[str]] = (),
+        weight: str | None = None,
+        schema: Schema | None = None,
+        rows: int = 5,
+        buckets: int = 65_536,
+        sketch: Literal["count-median", "count-min"] = "count-median",
+        max_rows_per_window: int = 100_000_000,
+        prior_share: float = 0.02,
+        shares: Mapping[str, float] | None = None,
+        p_min: float | None = None,
+        weight_unit: int = 1,
+        dense_limit: int = 65_536,
+        estimate: Literal["shrinkage", "ratio"] = "shrinkage",
+        backoff_deviation: float = 0.1,
+        columns: Sequence[Column] = ("probability",),
+        passthrough: int = 0,
+        cv: int = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.k = k
+        self.classes = classes
+        self.label = label
+        self.features = features
+        self.groups = groups
+        self.weight = weight
+        self.schema = schema
+        self.rows = rows
+        self.buckets = buckets
+        self.sketch = sketch
+        self.max_rows_per_window = max_rows_per_window
+        self.prior_share = prior_share
+        self.shares = shares
+        self.p_min = p_min
+        self.weight_unit = weight_unit
+        self.dense_limit = dense_limit
+        self.estimate = estimate
+        self.backoff_deviation = backoff_deviation
+        self.columns = columns
+        self.passthrough = passthrough
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # --- count ------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Forget what was counted and count these rows; on bad input nothing changes."""
+        return self._start(X, y)
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Sequence[Any] | None = None) -> Self:
+        """Count these rows too: into the populating window, or a new one after a read."""
+        if hasattr(self, "schema_"):
+            self._count(X, y)
+            return self
+        return self._start(X, y, classes)
+
+    def _start(self, X: Any, y: Any, classes: Sequence[Any] | None = None) -> Self:
+        before = dict(self.__dict__)
+        try:
+            self._begin(X, y, classes)
+            self._count(X, y)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _begin(self, X: Any, y: Any, classes: Sequence[Any] | None) -> None:
+        for learned in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, learned)
+        self._names_: Sequence[str] = ()
+        settings = self._settings()
+        batch = self._batch(X, reset=True)
+        self.schema_ = self._schema(batch, y, settings, classes)
+        self.settings_ = settings
+        self._counting_ = Counting(self.schema_, settings)
+
+    def _settings(self) -> Settings:
+        if self.epsilon is None:
+            raise PrivacyError(
+                "epsilon is not set and has no default; choose one, for example epsilon=1.0 "
+                "(or epsilon=float('inf') for no privacy)"
+            )
+        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+
+    def _schema(
+        self, batch: Batch, y: Any, settings: Settings, classes: Sequence[Any] | None
+    ) -> Schema:
+        if self.schema is not None:
+            others = (self.classes, self.label, self.features, self.groups or None, self.weight)
+            if any(other is not None for other in (*others, classes)):
+                raise SchemaError(
+                    "schema is given beside other parameters that say the same; drop "
+                    "classes, label, features, groups and weight"
+                )
+            return self.schema
+        classes = self.classes if classes is None else classes
+        if self.label is not None and classes is not None:
+            raise SchemaError("both label and classes are given; put the classes into the label")
+        label = self.label or guess_label(y, batch.columns, classes, private=settings.private)
+        return guess_schema(
+            batch,
+            declared=self.features or (),
+            groups=self.groups,
+            label=label,
+            weight=self.weight,
+        )
+
+    def _batch(self, X: Any, *, reset: bool) -> Batch:
+        if issparse(X):
+            raise TypeError("X is sparse, and counts need dense columns; pass X.toarray()")
+        names = names_of(X)
+        if names is None and not hasattr(X, "iloc"):
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        elif hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        elif names is not None and reset:
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+        if reset:
+            self._names_ = names or [f"x{j}" for j in range(X.shape[1])]
+        wanted = self._names_ if self.schema is None else self.schema.feature_names
+        return batch_of(X, wanted)
+
+    def _observations(self, X: Any, y: Any) -> Observations:
+        batch = self._batch(X, reset=False)
+        labels = labels_of(y, self.schema_.labels)
+        for name, column in labels.items():
+            if len(column) != batch.length:
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: "
+                    f"{[batch.length, len(column)]} in X and label {name!r}"
+                )
+        return self._counting_.door.observations(Batch({**batch.columns, **labels}, batch.length))
+
+    def _count(self, X: Any, y: Any) -> None:
+        self._counting_.add(self._observations(X, y), threads=self._threads())
+
+    @property
+    def snapshot_(self) -> Snapshot:
+        """The sealed tables; asking for them seals what was counted."""
+        check_is_fitted(self, "schema_")
+        return self._counting_.snapshot()
+
+    @property
+    def privacy_(self) -> Guarantee:
+        """The guarantee of the fitted object: P2."""
+        check_is_fitted(self, "schema_")
+        return self._counting_.guarantee
+
+    # --- featurize ----------------------------------------------------------------
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Features of these rows from all that was counted; private, P2."""
+        check_is_fitted(self, "schema_")
+        rows = self._counting_.door.rows(self._batch(X, reset=False))
+        return self.snapshot_.array(rows, threads=self._threads())
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> NDArray[np.float32]:
+        """Count these rows and featurize them without their own labels; raw, P1."""
+        if fit_params:
+            raise TypeError(f"fit_transform takes no {', '.join(fit_params)}")
+        self.fit(X, y)
+        observations = self._observations(X, y)
+        snapshot = self.snapshot_
+        out = np.empty((len(snapshot.names), len(observations)), dtype=np.float32)
+        for fold in self._folds(len(observations)):
+            own = observations.take(fold)
+            rest = snapshot.without(own, threads=self._threads())
+            out[:, fold] = rest.array(own, threads=self._threads()).T
+        self.fit_transform_privacy_ = replace(self.privacy_, level="P1")
+        return Features.of(out.T, self.fit_transform_privacy_)
+
+    def _folds(self, length: int) -> list[NDArray[np.int64]]:
+        if not isinstance(self.cv, int) or self.cv < 2:
+            raise SchemaError("cv is not a whole number of at least 2; give the number of folds")
+        order = check_random_state(self.random_state).permutation(length)
+        return [np.sort(fold) for fold in np.array_split(order, min(self.cv, length))]
+
+    def _threads(self) -> int:
+        if self.n_jobs is None:
+            return 1
+        cores = os.cpu_count() or 1
+        return max(1, cores + 1 + self.n_jobs if self.n_jobs < 0 else self.n_jobs)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the columns that `transform` gives."""
+        check_is_fitted(self, "schema_")
+        if input_features is not None and list(input_features) != list(self._names_):
+            raise ValueError("input_features is not equal to feature_names_in_")
+        names = Columns(self.schema_, self.settings_, self._counting_.door.encoder.shapes).names
+        return np.array(names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -1,0 +1,82 @@
+"""Compile the kernels once, into numba's cache: ``python -m pyramidion.warm``.
+
+Counts and featurizes a few rows in every way there is, so that the first user
+does not wait for the compiler.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+
+from pyramidion.learn.counting import Counting
+from pyramidion.schema import Categorical, Continuous, Label, Schema
+from pyramidion.settings import Settings
+
+
+def _rows(length: int) -> pa.Table:
+    numbers = np.arange(length)
+    text = [str(i % 7) for i in numbers]
+    stamp = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    return pa.table(
+        {
+            "text": pa.array([*text[:-1], None]),
+            "large": pa.array(text, pa.large_string()),
+            "view": pa.array(text, pa.string_view()),
+            "whole": pa.array(numbers),
+            "real": pa.array(numbers / 4),
+            "time": pa.array([stamp] * length),
+            "known": pa.array(numbers % 3),
+            "binned": pa.array(numbers / length),
+            "count": pa.array(numbers),
+            "p": pa.array(np.full(length, 0.5)),
+            "y": pa.array(numbers % 2),
+        }
+    )
+
+
+def _schema(weight: str | None) -> Schema:
+    names = ("text", "large", "view", "whole", "real", "time")
+    return Schema(
+        features=[
+            *map(Categorical, names),
+            Categorical("known", domain=[0, 1]),
+            Continuous("binned", edges=[0.25, 0.5]),
+            Continuous("count", edges=[3, 9]),
+        ],
+        label=Label("y", classes=[0, 1]),
+        groups=[("text", "known"), ("known", "binned"), ("text", "whole")],
+        weight=weight,
+    )
+
+
+def warm() -> None:
+    """Run every kernel once."""
+    rows = _rows(100)
+    for delta, weight, most in ((1e-9, None, 1000), (0.0, "p", 1 << 32)):
+        settings = Settings(
+            epsilon=1.0, delta=delta, buckets=1024, max_rows_per_window=most, p_min=0.1
+        )
+        counting = Counting(_schema(weight), settings)
+        counting.add(counting.door.observations(rows), threads=2)
+        snapshot = counting.snapshot()
+        snapshot.array(rows, threads=2)
+        one = rows.slice(0, 1)
+        narrow = one.drop_columns(["view", "time"]).to_batches()[0]
+        snapshot.featurize_one(one.to_pylist()[0])
+        snapshot.featurize_one(one.to_batches()[0])
+        snapshot.without(counting.door.observations(rows))
+        snapshot.estimates.counts(1, np.arange(3, dtype=np.uint64))
+        plain = Schema(
+            features=[Categorical("text"), Categorical("whole"), Continuous("binned", edges=[0.5])],
+            label=Label("y", classes=[0, 1]),
+        )
+        fresh = Counting(plain, settings)
+        fresh.add(fresh.door.observations(rows), threads=1)
+        fresh.snapshot().featurize_one(narrow)
+
+
+if __name__ == "__main__":
+    warm()
