@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from struct import Struct
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,8 +31,10 @@ from pyramidion.schema import Categorical, Continuous, Schema
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 """A checked column: Arrow memory, or keys where values of several types were mixed."""
 
-_double = Struct("<d").pack
-_TWO63 = 1 << 63
+NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
+NOT_A_NUMBER = "is not a number"
+
+_double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
 _LAYOUTS = {
     pa.string(): kernels.ARROW_TEXT32,
     pa.large_string(): kernels.ARROW_TEXT64,
@@ -81,10 +84,12 @@ class Encoder:
         self.schema = schema
         self.hasher = Hasher(secret)
         self.shapes = table_shapes(schema, dense_limit)
+        self._numeric = [isinstance(feature, Continuous) for feature in schema.features]
+        names = schema.feature_names
+        self._values: Callable[[Any], tuple[Any, ...]] = (
+            itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
+        )
         self._number = {name: f for f, name in enumerate(schema.feature_names)}
-        self._payloads = [
-            (feature.name, isinstance(feature, Continuous)) for feature in schema.features
-        ]
         self._plan_features()
         self._plan_tables()
         self._arrow: tuple[pa.Schema, NDArray[np.int64] | None] | None = None
@@ -189,31 +194,43 @@ class Encoder:
 
     def one(self, row: Mapping[str, object]) -> Keys:
         """The keys of one dict: keys[table, 0]."""
-        payloads, kinds = [], bytearray()
-        name = ""
+        payloads: list[bytes] = []
+        kinds = bytearray()
         try:
-            for name, numeric in self._payloads:
-                value = row[name]
-                if numeric:
-                    kind, payload = _number(name, value)
-                elif type(value) is str:
-                    kind, payload = TEXT, value.encode()
-                elif type(value) is int and -_TWO63 <= value < _TWO63:
-                    kind, payload = NUMBER, value.to_bytes(8, "little", signed=True)
+            for value, numeric in zip(self._values(row), self._numeric, strict=False):
+                kind = type(value)
+                if numeric and (kind is float or kind is int):
+                    payloads.append(_double(value))
+                    kinds.append(kernels.FLOAT)
+                elif kind is str and not numeric:
+                    payloads.append(value.encode())
+                    kinds.append(TEXT)
+                elif kind is int:
+                    payloads.append(_long(value))
+                    kinds.append(NUMBER)
                 else:
-                    kind, payload = _payload(name, value)
-                payloads.append(payload)
-                kinds.append(kind)
-        except KeyError:
-            raise missing_column(name) from None
-        except UnicodeEncodeError:
-            raise ObservationError(f"column {name!r} is text that is not valid Unicode") from None
-        return self._encode(payloads, kinds)
+                    code, payload = _number(value) if numeric else canonical(value)
+                    payloads.append(payload)
+                    kinds.append(code)
+        except KeyError as problem:
+            raise missing_column(str(problem.args[0])) from None
+        except (TypeError, ValueError, OverflowError, struct.error):
+            raise self._blame(row) from None
+        return self._encode(row, payloads, kinds)
 
-    def _encode(self, payloads: list[bytes], kinds: bytearray) -> Keys:
+    def _blame(self, row: Mapping[str, object]) -> ObservationError:
+        """Which column a row is refused for, and why; slow, for the error alone."""
+        for name, numeric in zip(self.schema.feature_names, self._numeric, strict=True):
+            try:
+                _number(row[name]) if numeric else canonical(row[name])
+            except TypeError as problem:
+                return ObservationError(f"column {name!r} {problem}")
+        return ObservationError("a row cannot be read; send text, numbers, booleans or times")
+
+    def _encode(self, row: Mapping[str, object], payloads: list[bytes], kinds: bytearray) -> Keys:
         lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
-        kernels.encode_payloads(
+        bad = kernels.encode_payloads(
             self.hasher.keys,
             self._plan,
             self._tables,
@@ -225,6 +242,8 @@ class Encoder:
             np.frombuffer(kinds, dtype=np.uint8),
             out,
         )
+        if bad >= 0:
+            raise self._blame(row)
         return out
 
     def one_arrow(self, batch: pa.RecordBatch) -> Keys | None:
@@ -280,24 +299,15 @@ def lookup_table(hasher: Hasher, domain: tuple[Any, ...]) -> tuple[Keys, NDArray
     return keys, codes
 
 
-def _payload(name: str, value: object) -> tuple[int, bytes]:
-    try:
-        return canonical(value)
-    except TypeError as problem:
-        raise ObservationError(f"column {name!r} {problem}") from None
-
-
-def _number(name: str, value: object) -> tuple[int, bytes]:
+def _number(value: object) -> tuple[int, bytes]:
     if value is None:
         return MISSING, b""
-    if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return kernels.FLOAT, _double(number)
-        raise ObservationError(
-            f"column {name!r} is NaN or infinite; send a finite number, or None for a missing one"
-        )
-    raise ObservationError(f"column {name!r} is not a number; its feature is continuous")
+    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        raise TypeError(NOT_A_NUMBER)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise TypeError(NOT_FINITE)
+    return kernels.FLOAT, _double(number)

@@ -166,14 +166,21 @@ def encode_payloads(
     ends: Any,
     kinds: Any,
     out: Any,
-) -> None:
-    """Table keys of one row whose payloads stand one after the other in ``buffer``."""
+) -> Any:
+    """Table keys of one row whose payloads stand one after the other in ``buffer``.
+
+    Returns -1, or the number of a feature that is not a finite number.
+    """
     features = np.empty(plan.shape[0], dtype=np.uint64)
     address = np.int64(buffer.ctypes.data)
     stop = address + buffer.size
     start = 0
     for f in range(plan.shape[0]):
         length = np.int64(ends[f])
+        if kinds[f] == FLOAT and not np.isfinite(
+            np.uint64(load64(address + start)).view(np.float64)
+        ):
+            return f
         features[f] = _feature(
             keys,
             plan,
@@ -188,6 +195,7 @@ def encode_payloads(
         )
         start += length
     _tables(keys, plan, tables, features, out)
+    return -1
 
 
 @njit(inline="always", cache=True)

@@ -258,7 +258,7 @@ def _integer(value: int) -> tuple[int, bytes]:
 
 def _float(value: float) -> tuple[int, bytes]:
     if not math.isfinite(value):
-        raise TypeError("is NaN or infinite; send a finite number, or None for a missing one")
+        raise TypeError("is NaN or infinite; send a finite number, or null for a missing one")
     if value.is_integer() and -(2.0**63) <= value < 2.0**64:
         return _integer(int(value))
     return kernels.FRACTION, np.float64(value).tobytes()

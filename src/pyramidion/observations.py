@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyramidion.batches import ABSENT, Raw, columns_of
-from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
+from pyramidion.encoding import (
+    NOT_A_NUMBER,
+    NOT_FINITE,
+    Column,
+    Encoder,
+    TableShape,
+    lookup_table,
+)
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.hashing import Hasher, Keys, canonical, hashable, unhashable
@@ -28,8 +35,6 @@ from pyramidion.settings import Settings
 Errors = Literal["refuse", "skip"]
 Problems = dict[str, list[int]]
 
-NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
-NOT_A_NUMBER = "is not a number"
 NO_COLUMN = "is missing from the row; give null where a value is unknown"
 
 _SHOWN = 5  # reasons with a row number each, in one message

@@ -29,8 +29,9 @@ Fill = Callable[[int, NDArray[Any]], None]
 
 MAGIC = b"PYRAMIDION ARENA"
 VERSION = 1
-CHUNK = 65_536  # rows whose keys are held at once, per thread: half a megabyte
-_SCRATCH = 1 << 20  # bytes of slots for one thread; wide labels get fewer slots
+CHUNK = 262_144  # rows whose keys are held at once, per thread: 2 MB
+_FEW = 4_096  # rows not worth starting threads for
+_SCRATCH = 1 << 21  # bytes of counts in the slots of one thread; many labels get fewer slots
 
 
 class Arena:
@@ -112,12 +113,13 @@ class Arena:
 
     def _apply(self, observations: Observations, weights: NDArray[np.int64], threads: int) -> None:
         def count(table: int) -> None:
+            slots = self._slots(min(len(observations), CHUNK))
             for start in range(0, len(observations), CHUNK):
                 stop = min(start + CHUNK, len(observations))
-                self._count(table, observations, weights, start, stop)
+                self._count(table, observations, weights, start, stop, slots)
 
         tables = range(len(self.layout.tables))
-        if threads == 1 or len(observations) < 4096:
+        if threads == 1 or len(observations) < _FEW:
             for table in tables:
                 count(table)
         else:
@@ -135,25 +137,25 @@ class Arena:
         weights: NDArray[np.int64],
         start: int,
         stop: int,
+        slots: tuple[NDArray[Any], ...],
     ) -> None:
-        labels, of = observations.labels[start:stop], np.uint64(self.layout.labels)
-        weights = weights if weights.size == 1 else weights[start:stop]
-        plan, cells = (
-            self.layout.plan,
-            self._block.view(np.int64 if self.layout.tables[table].wide else np.int32),
-        )
+        plan, spec = self.layout.plan, self.layout.tables[table]
+        cells = self._block.view(np.int64 if spec.wide else np.int32)
         if table == 0:
             keys = np.zeros(stop - start, dtype=np.uint64)
         else:
             keys = observations.keys(table - 1, start, stop)
-        if self.layout.tables[table].kind == "dense":
-            kernels.add_dense(plan, table, cells, of, keys, labels, weights)
+        labels, of = observations.labels[start:stop], np.uint64(self.layout.labels)
+        some = weights if weights.size == 1 else weights[start:stop]
+        if spec.kind == "dense":
+            kernels.add_dense(plan, table, cells, of, keys, labels, some)
         else:
-            kernels.add_sketch(plan, table, cells, of, keys, labels, weights, *self._slots())
+            kernels.add_sketch(plan, table, cells, of, keys, labels, some, *slots)
 
-    def _slots(self) -> tuple[NDArray[Any], ...]:
+    def _slots(self, rows: int) -> tuple[NDArray[Any], ...]:
+        """An empty slot table for `kernels.add_sketch`, no larger than the rows need."""
         slots = kernels.SLOTS
-        while slots > 16 and slots * 8 * self.layout.labels > _SCRATCH:
+        while slots > 16 and (slots > 4 * rows or slots * 8 * self.layout.labels > _SCRATCH):
             slots //= 2
         return (
             np.empty(slots, dtype=np.uint64),

@@ -38,22 +38,25 @@ class Columns:
         each = list(_each_table(schema.labels, settings.columns))
         self.template: NDArray[np.int64] = np.array([(s, i) for s, i, _ in each], dtype=np.int64)
         self.names = [name.format("*".join(shape.parts)) for shape in shapes for _, _, name in each]
-        self.counted = len(self.names)
-        self.raw: list[tuple[int, int]] = []
-        """Table and first column of each feature whose raw value is passed through."""
+        self.raw: list[tuple[int, int, int]] = []
+        """Table, first column and codes of each feature whose raw value is passed through."""
         for table, shape in enumerate(shapes):
-            if len(shape.parts) == 1 and (shape.codes or 1 << 62) <= settings.passthrough:
-                self.raw.append((table, len(self.names)))
+            codes = shape.codes
+            if len(shape.parts) == 1 and codes is not None and codes <= settings.passthrough:
+                self.raw.append((table, len(self.names), codes))
                 self.names += _raw_names(schema.feature(shape.parts[0]))
 
-    def pass_through(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
-        """Write the raw columns: one where a row has the value, zero elsewhere."""
-        if not self.raw:
-            return
-        out[self.counted :] = 0.0
-        rows = np.arange(out.shape[1])
-        for table, first in self.raw:
-            out[first + keys[table].astype(np.int64), rows] = 1.0
+    @property
+    def width(self) -> int:
+        """Columns that each table gives."""
+        return len(self.template)
+
+    def pass_through(self, table: int, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
+        """Write a table's raw columns: one where a row has the value, zero elsewhere."""
+        for raw, first, codes in self.raw:
+            if raw == table:
+                out[first : first + codes] = 0.0
+                out[first + keys.astype(np.int64), np.arange(keys.size)] = 1.0
 
 
 def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[int, int, str]]:

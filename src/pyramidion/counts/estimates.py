@@ -118,6 +118,7 @@ class Estimates:
         self.deviations = np.zeros((tables, columns))
         for table in range(1, tables):
             self._study(table, variances[table])
+        self._kernel = self._for_kernel()
 
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
@@ -180,12 +181,13 @@ class Estimates:
         twin = copy(self)
         twin._arena = arena
         twin.prior = twin._prior()
+        twin._kernel = twin._for_kernel()
         return twin
 
-    def features(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
-        """Write the features of keys[table, row] into out[column, row]."""
+    def _for_kernel(self) -> tuple[Any, ...]:
+        """What `kernels.estimate` needs besides keys; kept, since one row takes microseconds."""
         ratio = self._settings.estimate == "ratio"
-        kernels.estimate(
+        return (
             self._arena.layout.plan,
             *self._arena.views(),
             np.uint64(self._arena.layout.labels),
@@ -200,10 +202,11 @@ class Estimates:
             kernels.RATIO if ratio else kernels.SHRINKAGE,
             self._settings.backoff_deviation,
             self._unit,
-            keys,
-            1,
-            out,
         )
+
+    def features(self, keys: NDArray[np.uint64], out: NDArray[np.float32], first: int = 0) -> None:
+        """Write the features of keys[table, row] into out[column, row], from a first table on."""
+        kernels.estimate(*self._kernel, keys, first + 1, out)  # the prior's table comes first
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""

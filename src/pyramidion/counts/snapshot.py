@@ -24,7 +24,8 @@ from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
 from pyramidion.observations import Door, Observations, Rows
 
-CHUNK = 16_384  # rows featurized at once by one thread: their keys are 5 MB for 39 tables
+CHUNK = 131_072  # rows of one table featurized at once by one thread: their keys are 1 MB
+_FEW = 4_096  # rows not worth starting threads for
 
 
 class Features(np.ndarray[Any, np.dtype[np.float32]]):
@@ -74,17 +75,17 @@ class Snapshot:
 
     def featurize_one(self, row: Mapping[str, object] | pa.RecordBatch) -> NDArray[np.float32]:
         """Features of one row, given as a dict or as a record batch of one row."""
-        if not isinstance(row, pa.RecordBatch):
-            return self._first(self.featurize_keys(self._door.encoder.one(row)))
-        keys = self._door.encoder.one_arrow(row) if row.num_rows == 1 else None
-        return self._first(self.array(row) if keys is None else self.featurize_keys(keys))
-
-    @staticmethod
-    def _first(features: NDArray[np.float32]) -> NDArray[np.float32]:
-        if len(features) != 1:
-            raise ObservationError("featurize_one takes one row; use featurize for a batch")
-        one: NDArray[np.float32] = features[0]
-        return one
+        if isinstance(row, pa.RecordBatch):
+            if row.num_rows != 1:
+                raise ObservationError("featurize_one takes one row; use featurize for a batch")
+            keys = self._door.encoder.one_arrow(row)
+            if keys is None:  # types that only the wide door knows, or a bad value
+                keys = self._door.rows(row).matrix(0, 1)
+        else:
+            keys = self._door.encoder.one(row)
+        out = np.empty((len(self._columns.names), 1), dtype=np.float32)
+        self._write(keys, out)
+        return out.reshape(-1)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
@@ -94,24 +95,31 @@ class Snapshot:
 
     def _write(self, keys: Keys, out: NDArray[np.float32]) -> None:
         self.estimates.features(keys, out)
-        self._columns.pass_through(keys, out)
+        for table, _, _ in self._columns.raw:
+            self._columns.pass_through(table, keys[table], out)
 
     def array(self, rows: Any, *, threads: int = 1) -> NDArray[np.float32]:
         """Features of a batch as a matrix of 32-bit floats, one column after the other."""
         checked = rows if isinstance(rows, Rows) else self._door.rows(rows)
         out = np.empty((len(self._columns.names), len(checked)), dtype=np.float32)
 
-        def write(start: int) -> None:
-            stop = min(start + CHUNK, len(checked))
-            self._write(checked.matrix(start, stop), out[:, start:stop])
+        width = self._columns.width
 
-        starts = range(0, len(checked), CHUNK)
-        if threads == 1 or len(starts) == 1:
-            for start in starts:
-                write(start)
+        def write(table: int) -> None:
+            columns = out[table * width : (table + 1) * width]
+            for start in range(0, len(checked), CHUNK):
+                stop = min(start + CHUNK, len(checked))
+                keys = checked.keys(table, start, stop)[None, :]
+                self.estimates.features(keys, columns[:, start:stop], table)
+                self._columns.pass_through(table, keys[0], out[:, start:stop])
+
+        tables = range(len(checked.shapes))
+        if threads == 1 or len(checked) < _FEW:
+            for table in tables:
+                write(table)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(write, starts))
+                list(pool.map(write, tables))
         return Features.of(out.T, self.guarantee)
 
     def without(self, observations: Observations, *, threads: int = 1) -> Snapshot:
