@@ -18,12 +18,13 @@ Everything is computed from sealed cells, so it is post-processing and free:
 - V, from the known noise and, in sketches, from the median absolute cell: most
   cells hold collisions and noise, few hold a heavy key, so the median sees the
   former. F₂/width would be ruled by the few heavy keys;
-- a, per table, by moments: how much the cells' rates scatter beyond sampling
-  and noise. Cells are weighed by 1/(s² + κ), so that no single key decides.
+- a, per table, by moments: how much the rates of cells that stand out from the
+  noise scatter beyond sampling and noise.
 """
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,7 +56,7 @@ MEAN_NEAR_MEDIAN = (
 _MAD = 1.4826  # standard deviation of a normal variable over its median absolute value
 _SAMPLE = 65_536  # cells looked at for each moment
 _STRENGTHS = (0.5, 1e7)
-_KAPPA = 100.0  # cells of fewer than about 10 rows count for less
+_TYPICAL = 1 / 11  # 1/(a + 1) where nothing can be seen, and for weighing cells: a = 10
 
 
 @dataclass(frozen=True)
@@ -157,30 +158,45 @@ class Estimates:
         return out
 
     def _strength(self, sums: Floats, noise: Floats, *, sketch: bool) -> float:
-        """a: from the scatter of the cells' rates beyond sampling and noise."""
+        """a: from the scatter of the cells' rates beyond sampling and noise.
+
+        Only cells whose total stands out from the noise are looked at; each tells
+        1/(a + 1) by itself, and is weighed by how well.
+        """
         above, below = 0.0, 0.0
         for start, stop in zip(self._classes.borders, self._classes.borders[1:], strict=False):
-            p, c = self.prior[start:stop], sums[:, start:stop]
+            p, c, v = self.prior[start:stop], sums[:, start:stop], noise[start:stop]
             s = c.sum(axis=1)
-            n = np.abs(s)
-            total = float(noise[start:stop].sum())
-            known = (1 - p) ** 2 * noise[start:stop] + p**2 * (total - noise[start:stop])
+            known = (1 - p) ** 2 * v + p**2 * (v.sum() - v)
             off = (c - p * s[:, None]) ** 2
+            total = float(v.sum())
             if sketch:
                 known = np.maximum(known, _MAD**2 * np.median(off, axis=0))
-            weight = 1.0 / (s**2 + total + _KAPPA * self._unit**2)
-            excess = off - known - (p * (1 - p)) * (n * self._unit)[:, None]
-            above += float(weight @ excess.sum(axis=1))
-            below += float(weight @ (s**2 - total - n * self._unit)) * float((p * (1 - p)).sum())
-        if below <= 0.0 or above <= 0.0:
-            return _STRENGTHS[1]
-        return float(np.clip(below / above - 1.0, *_STRENGTHS))
+                total = max(total, float(_MAD * np.median(np.abs(s))) ** 2)
+            clear = np.abs(s) > max(self._stands_out(len(s)) * total**0.5, 2.0 * self._unit)
+            s2, n = s[clear] ** 2, np.abs(s[clear]) * self._unit
+            pq = float((p * (1 - p)).sum())
+            told = (off[clear].sum(axis=1) - known.sum() - pq * n) / (pq * (s2 - n))
+            weight = (known.sum() / pq / s2 + n / s2 + _TYPICAL) ** -2
+            above += float(weight.sum())
+            below += float(weight @ told)
+        if above == 0.0:
+            return 1.0 / _TYPICAL - 1.0
+        return float(np.clip(above / max(below, 1e-12) - 1.0, *_STRENGTHS))
+
+    def _stands_out(self, cells: int) -> float:
+        """How many deviations of the noise none of so many empty cells would show."""
+        rare = math.log(max(cells, 1000))
+        return (rare + 3.0) / 2**0.5 if self._settings.mechanism == "laplace" else (2 * rare) ** 0.5
 
     def on(self, arena: Arena) -> Estimates:
-        """The same estimates on other cells, with their own prior: nothing else is studied anew."""
+        """The same estimates on other cells: nothing is studied anew, not even the prior.
+
+        Keys swamped by noise are given the prior. Were it another one in training
+        than in serving, a tree would split between the two.
+        """
         twin = copy(self)
         twin._arena = arena
-        twin.prior = twin._prior()
         twin._kernel = twin._for_kernel()
         return twin
 
@@ -206,7 +222,8 @@ class Estimates:
 
     def features(self, keys: NDArray[np.uint64], out: NDArray[np.float32], first: int = 0) -> None:
         """Write the features of keys[table, row] into out[column, row], from a first table on."""
-        kernels.estimate(*self._kernel, keys, first + 1, out)  # the prior's table comes first
+        # The prior is the plan's first table.
+        kernels.estimate(*self._kernel, keys, first + 1, out)  # type: ignore[call-arg]
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
