@@ -12,7 +12,8 @@ import time
 import numpy as np
 import opendp.prelude as dp
 
-from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise, Randomness
+from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from pyramidion.privacy.randomness import Randomness
 
 LEAST_RATE = 5e6
 SCALES = (0.3, 1.0, 7.5, 195.0, 1e6, 1e9)

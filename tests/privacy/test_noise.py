@@ -23,10 +23,9 @@ from pyramidion.privacy.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
     Noise,
-    Randomness,
-    Words,
-    exp_interval,
 )
+from pyramidion.privacy.randomness import Randomness, Words
+from pyramidion.privacy.twins import exp_interval
 
 SCALES = [0.3, 1.0, 7.5, 195.0, 1e6, 1e9]
 LAPLACE: list[Noise] = [DiscreteLaplace.at_least(scale) for scale in SCALES]

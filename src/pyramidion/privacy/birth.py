@@ -20,7 +20,8 @@ from pyramidion.encoding import TableShape
 from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.guarantee import Guarantee
 from pyramidion.privacy.budget import gaussian_variance, laplace_scale, rho_of
-from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise, Randomness
+from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
+from pyramidion.privacy.randomness import Randomness
 from pyramidion.settings import Settings
 
 

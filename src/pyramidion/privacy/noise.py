@@ -60,29 +60,21 @@ generation in an interval, TOMACS 2019.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.privacy import noise_kernels as kernels
+from pyramidion.privacy import twins
+from pyramidion.privacy.randomness import Randomness, Words
 
 MARGIN: Final = 2.0**-36  # relative, see the essay; math.inf sends every sample to the twin
-CHUNK_WORDS: Final = 2**14  # 128 KB: stays in cache, and is 25 µs of AES with the GIL held
-_ZEROS: Final = memoryview(bytes(8 * CHUNK_WORDS))
 CHUNK_CELLS: Final = 2**14  # scratch, so that int32 cells need no int64 copy
 SCALES_BOUND: Final = 64
 _T_LIMIT: Final = 2**53  # beyond it U is no exact double
@@ -91,161 +83,6 @@ _SHIFT_LIMIT: Final = 62
 _LEAST_VARIANCE: Final = 2.0**-100  # its square is still a normal double
 
 Cells = NDArray[np.int32] | NDArray[np.int64]
-Source = Callable[[NDArray[np.uint64]], None]
-
-
-class Words:
-    """The random words of one draw in their order, a stretch of them at a time.
-
-    ``source`` writes fresh words over an array; ``spare`` does so from another
-    stream, which only the twin reads, for digits beyond a word's 64. The stretch
-    grows if one sample should need more than half of it (with tiny chunks, in tests).
-    """
-
-    def __init__(self, source: Source, spare: Source, *, chunk: int = CHUNK_WORDS) -> None:
-        self._source = source
-        self._spare = spare
-        self.buffer: NDArray[np.uint64] = np.zeros(chunk, dtype=np.uint64)
-        self.position = chunk
-
-    def refill(self) -> None:
-        """Move the unread words to the front and put fresh ones behind them."""
-        unread = self.buffer[self.position :]
-        if 2 * len(unread) > len(self.buffer):
-            self.buffer = np.zeros(2 * len(self.buffer), dtype=np.uint64)
-        self.buffer[: len(unread)] = unread
-        self._source(self.buffer[len(unread) :])
-        self.position = 0
-
-    def take(self) -> int:
-        """The next word."""
-        if self.position == len(self.buffer):
-            self.refill()
-        self.position += 1
-        return int(self.buffer[self.position - 1])
-
-    def take_spare(self) -> int:
-        """A word from the other stream."""
-        word = np.zeros(1, dtype=np.uint64)
-        self._spare(word)
-        return int(word[0])
-
-
-class Randomness:
-    """Where noise comes from: one fresh AES-256 key per draw, from the operating system.
-
-    Holds no key itself, so nothing here can outlive a draw or be copied with a table.
-    """
-
-    def __init__(self) -> None:
-        self._new_key: Callable[[], bytes] = lambda: os.urandom(32)
-
-    @classmethod
-    def insecure_from_seed(cls, seed: bytes) -> Self:
-        """The same words every time: for tests. Who knows the seed can take the noise off."""
-        made = cls()
-        draws = itertools.count()
-        made._new_key = lambda: hashlib.sha256(b"%d:%b" % (next(draws), seed)).digest()
-        return made
-
-    @contextmanager
-    def words(self, *, chunk: int = CHUNK_WORDS) -> Iterator[Words]:
-        """The words of one draw; key and words are overwritten at the end.
-
-        The spare stream starts half a counter period away, so the two never overlap.
-        """
-        key = bytearray(self._new_key())
-        words = Words(_keystream(key, 0), _keystream(key, 2**127), chunk=chunk)
-        key[:] = bytes(len(key))  # OpenSSL has its own copy and clears it when freed
-        try:
-            yield words
-        finally:
-            words.buffer.fill(0)
-
-
-def _keystream(key: bytearray, counter: int) -> Source:
-    encryptor = Cipher(AES(key), CTR(counter.to_bytes(16, "big"))).encryptor()
-
-    def write(words: NDArray[np.uint64]) -> None:
-        target = words.data.cast("B")
-        for start in range(0, len(target), len(_ZEROS)):
-            piece = target[start : start + len(_ZEROS)]
-            encryptor.update_into(_ZEROS[: len(piece)], piece)
-
-    return write
-
-
-def exp_interval(gamma: Fraction, bits: int) -> tuple[int, int]:
-    """Integers low <= 2**bits exp(-gamma) <= high, at most 2 apart, for gamma >= 0.
-
-    Sums gamma**n / n! rounded down and rounded up, with 32 guard bits. Once n >=
-    2 gamma the terms at least halve, so all that follow are within the last one.
-    """
-    if gamma > bits:
-        return 0, 1
-    one = low = high = least = most = 1 << (bits + 32)
-    n = 0
-    while most > 1 or n < 2 * gamma:
-        n += 1
-        divisor = gamma.denominator * n
-        least = least * gamma.numerator // divisor
-        most = -(-most * gamma.numerator // divisor)
-        low += least
-        high += most
-    high += most
-    return (one << bits) // high, -(-(one << bits) // low)
-
-
-class _Uniform:
-    """A uniform number in [0, 1) of which only the first ``bits`` binary digits are drawn yet."""
-
-    def __init__(self, digits: int, bits: int, words: Words) -> None:
-        self._digits = digits
-        self._bits = bits
-        self._words = words
-
-    def is_below_exp(self, gamma: Fraction) -> bool:
-        """Whether it is below exp(-gamma), drawing more digits until there is no doubt."""
-        while True:
-            low, high = exp_interval(gamma, self._bits)
-            if self._digits < low:
-                return True
-            if self._digits >= high:
-                return False
-            self._digits = self._digits << 64 | self._words.take_spare()
-            self._bits += 64
-
-
-def _coin(words: Words, gamma: Fraction) -> bool:
-    return _Uniform(words.take(), 64, words).is_below_exp(gamma)
-
-
-def _laplace_twin(words: Words, t: int, shift: int) -> int:
-    """``noise_kernels.discrete_laplace`` for one sample, in exact arithmetic."""
-    while True:
-        product = words.take() * t
-        if product % 2**64 < 2**64 % t:
-            continue
-        u = product >> 64
-        if not _coin(words, Fraction(u, t)):
-            continue
-        word = words.take()
-        uniform, v = _Uniform(word >> 1, 63, words), 0
-        while uniform.is_below_exp(Fraction(v + 1)):
-            v += 1
-        value = (u + t * v) >> shift
-        if word & 1 == 0:
-            return value
-        if value != 0:
-            return -value
-
-
-def _gaussian_twin(words: Words, t: int, squared_scale: Fraction) -> int:
-    """``noise_kernels.discrete_gaussian`` for one sample, in exact arithmetic."""
-    while True:
-        value = _laplace_twin(words, t, 0)
-        if _coin(words, (abs(value) - squared_scale / t) ** 2 / (2 * squared_scale)):
-            return value
 
 
 class Noise(ABC):
@@ -378,7 +215,7 @@ class DiscreteLaplace(Noise):
         )
 
     def _twin(self, words: Words) -> int:
-        return _laplace_twin(words, self.numerator, self.shift)
+        return twins.laplace(words, self.numerator, self.shift)
 
 
 @dataclass(frozen=True)
@@ -437,7 +274,7 @@ class DiscreteGaussian(Noise):
         )
 
     def _twin(self, words: Words) -> int:
-        return _gaussian_twin(words, self._t, Fraction(self.squared_scale))
+        return twins.gaussian(words, self._t, Fraction(self.squared_scale))
 
 
 def _proposal(t: int) -> tuple[np.uint64, np.uint64, float]:
