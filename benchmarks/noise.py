@@ -1,17 +1,17 @@
 """Noise: samples per second on one core, beside OpenDP's exact samplers.
 
-Run as ``python -m benchmarks.noise``. Fails below 5 million a second: a 39-table
-window has 25 million cells, and its noise has to be there before the first row.
+A 39-table window has 25 million cells, and its noise has to be there before the
+first row.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
 import opendp.prelude as dp
 
+from benchmarks.report import Report
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 
@@ -43,24 +43,16 @@ def opendp_rate(kind: str, scale: float) -> float:
     return THEIRS / (time.perf_counter() - start)
 
 
-def main() -> int:
+def main(report: Report) -> None:
     dp.enable_features("contrib")
-    print(f"{'noise':<10}{'scale':>8}{'M samples/s':>14}{'OpenDP':>10}{'ratio':>9}")
-    slowest = float("inf")
+    report.title("exact noise on one core, beside OpenDP's exact samplers")
     for kind in ("Laplace", "Gaussian"):
         for scale in SCALES:
             noise: Noise = DiscreteLaplace.at_least(scale)
             if kind == "Gaussian":
                 noise = DiscreteGaussian.at_least(scale**2)
             ours, theirs = our_rate(noise), opendp_rate(kind, scale)
-            slowest = min(slowest, ours)
-            rates = f"{ours / 1e6:>14.1f}{theirs / 1e6:>10.3f}{ours / theirs:>8.0f}x"
-            print(f"{kind:<10}{scale:>8g}{rates}")
-    if slowest < LEAST_RATE:
-        print(f"too slow: {slowest / 1e6:.1f} M samples/s, at least {LEAST_RATE / 1e6:.0f} needed")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            told = (
+                f"{ours / 1e6:10.1f} M/s   OpenDP {theirs / 1e6:10.3f} M/s   {ours / theirs:8.0f} x"
+            )
+            report.line(f"{kind}, scale {scale:g}", told, target=">= 5 M/s", met=ours >= LEAST_RATE)

@@ -6,7 +6,7 @@ that meet. The 1-3 variant is the one CPython and Rust chose for their tables.
 
 Memory is read by address (`load8` to `load64`), so that one kernel serves every
 producer of Arrow buffers without a copy. No load ever passes the end of a
-value's buffer.
+value's buffer: offsets and views that point elsewhere are told, not followed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 # Kinds of values; each has its own pair of SipHash keys, so that the text "1",
-# the number 1 and the instant 1 never share a key.
-TEXT, NUMBER, LARGE, FRACTION, BYTES, INSTANT, TIME_OF_DAY, DURATION, MISSING = range(9)
-KINDS = 9
+# the number 1 and the instant 1 never share a key. A decimal is a DECIMAL only
+# where no integer and no float equals it.
+TEXT, NUMBER, LARGE, FRACTION, BYTES, INSTANT, TIME_OF_DAY, DURATION, MISSING, DECIMAL = range(10)
+KINDS = 10
 
 # 2**63 and 2**64 as floats, both exact: the borders between NUMBER, LARGE and FRACTION.
 _TWO63 = 9223372036854775808.0
 _TWO64 = 18446744073709551616.0
+
+# Odd integers from 2**53 on are no floats; 5**27 is the largest power of five in 64 bits.
+_TWO53 = 9007199254740992
+_FIVES = 27
 
 
 def _loader(bits: int) -> Any:
@@ -155,27 +160,56 @@ def hash_floats(keys: Any, values: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
-    """Keys of variable-length values: n + 1 offsets into the buffer at ``data``."""
+def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> Any:
+    """Keys of variable-length values: n + 1 offsets into the buffer at ``data``.
+
+    False when an offset points outside the buffer.
+    """
     k0, k1 = keys[kind, 0], keys[kind, 1]
+    sound = True
     for i in range(out.size):
-        start = np.int64(offsets[i])
-        out[i] = hash_bytes(k0, k1, data + start, np.int64(offsets[i + 1]) - start, end)
+        start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        if 0 <= start <= stop <= end - data:
+            out[i] = hash_bytes(k0, k1, data + start, stop - start, end)
+        else:
+            sound = False
+    return sound
 
 
 @njit(cache=True, nogil=True)
-def hash_views(keys: Any, kind: Any, views: Any, buffers: Any, ends: Any, out: Any) -> None:
-    """Keys of Arrow's view layout: 16 bytes a value, short ones inline."""
+def hash_views(
+    keys: Any,
+    kind: Any,
+    bitmap: Any,
+    offset: Any,
+    views: Any,
+    buffers: Any,
+    ends: Any,
+    out: Any,
+) -> Any:
+    """Keys of Arrow's view layout: 16 bytes a value, short ones inline.
+
+    What stands where a value is missing is anything; an empty ``bitmap`` says
+    that none is. False when a view points outside its buffer.
+    """
     k0, k1 = keys[kind, 0], keys[kind, 1]
+    sound = True
     for i in range(out.size):
+        if bitmap.size and not valid(bitmap, offset + i):
+            continue
         view = views + 16 * i
         length = np.int64(load32(view))
-        if length <= 12:
+        if 0 <= length <= 12:
             out[i] = hash_bytes(k0, k1, view + 4, length, view + 16)
+            continue
+        buffer, start = np.int64(load32(view + 8)), np.int64(load32(view + 12))
+        if length < 0 or start < 0 or not 0 <= buffer < buffers.size:
+            sound = False
+        elif start + length > ends[buffer] - buffers[buffer]:
+            sound = False
         else:
-            buffer = load32(view + 8)
-            start = buffers[buffer] + np.int64(load32(view + 12))
-            out[i] = hash_bytes(k0, k1, start, length, ends[buffer])
+            out[i] = hash_bytes(k0, k1, buffers[buffer] + start, length, ends[buffer])
+    return sound
 
 
 @njit(cache=True, nogil=True)
@@ -187,17 +221,70 @@ def hash_fixed(keys: Any, kind: Any, data: Any, width: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def blank(bitmap: Any, offset: Any, key: Any, out: Any) -> None:
-    """Write ``key`` where Arrow's validity bitmap says that a value is missing."""
+def hash_payloads(keys: Any, kinds: Any, lengths: Any, buffer: Any, out: Any) -> None:
+    """Keys of payloads of several kinds that stand one after the other in ``buffer``."""
+    address = np.int64(buffer.ctypes.data)
+    end = address + buffer.size
     for i in range(out.size):
-        bit = offset + i
-        if not (bitmap[bit >> 3] >> (bit & 7)) & 1:
+        out[i] = hash_bytes(keys[kinds[i], 0], keys[kinds[i], 1], address, lengths[i], end)
+        address += lengths[i]
+
+
+@njit(inline="always", cache=True)
+def hash_decimal(keys: Any, digits: Any, scale: Any) -> Any:
+    """Key of digits / 10**scale: that of the integer or float it equals, if there is one."""
+    while scale > 0 and digits % 10 == 0:
+        digits //= 10
+        scale -= 1
+        if digits == 0:
+            scale = 0
+    if scale == 0:
+        return hash_word(keys[NUMBER, 0], keys[NUMBER, 1], np.uint64(digits))
+    odd, fives = digits, 0
+    while fives < min(scale, _FIVES) and odd % 5 == 0:
+        odd //= 5
+        fives += 1
+    if fives == scale and -_TWO53 < odd < _TWO53:
+        value = np.float64(odd) * 0.5**scale
+        bits = np.float64(value).view(np.uint64)
+        return hash_word(keys[FRACTION, 0], keys[FRACTION, 1], bits)
+    v0, v1, v2, v3 = _start(keys[DECIMAL, 0], keys[DECIMAL, 1])
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(digits))
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(scale))
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(16) << np.uint64(56))
+    return _finish(v0, v1, v2, v3)
+
+
+@njit(cache=True, nogil=True)
+def hash_decimals(keys: Any, data: Any, width: Any, scale: Any, wide: Any, out: Any) -> None:
+    """Keys of decimals of ``width`` bytes; those beyond 64 bits are left out and marked."""
+    for i in range(out.size):
+        at = data + width * i
+        digits = np.int64(load32(at)) if width == 4 else np.int64(load64(at))
+        for word in range(1, width >> 3):
+            if np.int64(load64(at + 8 * word)) != digits >> 63:
+                wide[i] = True
+        if not wide[i]:
+            out[i] = hash_decimal(keys, digits, scale)
+
+
+@njit(inline="always", cache=True)
+def valid(bitmap: Any, bit: Any) -> Any:
+    """Whether Arrow's validity bitmap says that a value is there."""
+    return (bitmap[bit >> 3] >> (bit & 7)) & 1
+
+
+@njit(cache=True, nogil=True)
+def blank(bitmap: Any, offset: Any, key: Any, out: Any) -> None:
+    """Write ``key`` where a value is missing."""
+    for i in range(out.size):
+        if not valid(bitmap, offset + i):
             out[i] = key
 
 
 @njit(cache=True, nogil=True)
-def take(dictionary: Any, indices: Any, out: Any) -> None:
-    """Keys of a dictionary-encoded column; an index out of range cannot be valid Arrow."""
+def take(dictionary: Any, indices: Any, out: Any) -> Any:
+    """Keys of a dictionary-encoded column, and 0 for an index that points nowhere."""
     for i in range(out.size):
         index = indices[i]
         out[i] = dictionary[index] if 0 <= index < dictionary.size else np.uint64(0)
