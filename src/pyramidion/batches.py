@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyramidion.errors import ObservationError
+from pyramidion.hashing import run_of_each_row, type_name
 
 ABSENT = object()
 """Stands in a list where a row had no such column."""

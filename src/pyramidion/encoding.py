@@ -14,6 +14,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -22,18 +23,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion import encoding_kernels as kernels
-from pyramidion.batches import missing_column
+from pyramidion.batches import ABSENT, as_dict
 from pyramidion.errors import ObservationError
-from pyramidion.hashing import Hasher, Keys, canonical
+from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
+from pyramidion.hashing_values import NOT_FINITE, canonical
 from pyramidion.schema import Categorical, Continuous, Schema
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 """A checked column: Arrow memory, or keys where values of several types were mixed."""
 
-NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
+NO_COLUMN = "is missing from the row; give null where a value is unknown"
 NOT_A_NUMBER = "is not a number"
 
+_NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
 _double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
 _LAYOUTS = {
     pa.string(): kernels.ARROW_TEXT32,
@@ -85,10 +88,9 @@ class Encoder:
         self.hasher = Hasher(secret)
         self.shapes = table_shapes(schema, dense_limit)
         self._numeric = [isinstance(feature, Continuous) for feature in schema.features]
-        names = schema.feature_names
-        self._values: Callable[[Any], tuple[Any, ...]] = (
-            itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
-        )
+        # Of a single name, itemgetter gives no tuple: ask twice, the second is not looked at.
+        names = schema.feature_names if len(schema.features) > 1 else 2 * schema.feature_names
+        self._values: Callable[[Any], tuple[Any, ...]] = itemgetter(*names)
         self._number = {name: f for f, name in enumerate(schema.feature_names)}
         self._plan_features()
         self._plan_tables()
@@ -180,8 +182,8 @@ class Encoder:
         for chunk in chunks:
             part = out[at : at + len(chunk)]
             missing = chunk.null_count
-            values = chunk.fill_null(0) if missing else chunk
-            kernels.cut_all(values.to_numpy(zero_copy_only=False), first, size, self._cuts, part)
+            values = (chunk.fill_null(0) if missing else chunk).to_numpy(zero_copy_only=False)
+            kernels.cut_all(values.astype(np.float64, copy=False), first, size, self._cuts, part)
             if missing:
                 part[chunk.is_null().to_numpy(zero_copy_only=False)] = np.uint64(codes - 1)
             at += len(chunk)
@@ -194,6 +196,16 @@ class Encoder:
 
     def one(self, row: Mapping[str, object]) -> Keys:
         """The keys of one dict: keys[table, 0]."""
+        row = as_dict(row)
+        made = self._quick_payloads(row)
+        out = None if made is None else self._encode(*made)
+        if out is None:  # a value that takes more care, or none that can be counted
+            out = self._encode(*self._payloads(row))
+        if out is None:
+            raise ObservationError("a row cannot be read; send text, numbers, booleans or times")
+        return out
+
+    def _quick_payloads(self, row: dict[str, object]) -> tuple[list[bytes], bytearray] | None:
         payloads: list[bytes] = []
         kinds = bytearray()
         try:
@@ -209,25 +221,28 @@ class Encoder:
                     payloads.append(_long(value))
                     kinds.append(NUMBER)
                 else:
-                    code, payload = _number(value) if numeric else canonical(value)
+                    code, payload = number(value) if numeric else canonical(value)
                     payloads.append(payload)
                     kinds.append(code)
-        except KeyError as problem:
-            raise missing_column(str(problem.args[0])) from None
-        except (TypeError, ValueError, OverflowError, struct.error):
-            raise self._blame(row) from None
-        return self._encode(row, payloads, kinds)
+        except (KeyError, TypeError, ValueError, OverflowError, struct.error):
+            return None
+        return payloads, kinds
 
-    def _blame(self, row: Mapping[str, object]) -> ObservationError:
-        """Which column a row is refused for, and why; slow, for the error alone."""
+    def _payloads(self, row: dict[str, object]) -> tuple[list[bytes], bytearray]:
+        """Value by value; tells all columns a row is refused for."""
+        made: list[tuple[int, bytes]] = []
+        problems: dict[str, list[int]] = {}
         for name, numeric in zip(self.schema.feature_names, self._numeric, strict=True):
-            try:
-                _number(row[name]) if numeric else canonical(row[name])
-            except TypeError as problem:
-                return ObservationError(f"column {name!r} {problem}")
-        return ObservationError("a row cannot be read; send text, numbers, booleans or times")
+            payload = attempt(number if numeric else canonical, row.get(name, ABSENT))
+            if isinstance(payload, str):
+                problems[f"column {name!r} {payload}"] = [0]
+            else:
+                made.append(payload)
+        if problems:
+            raise ObservationError(f"the row cannot be counted: {'; '.join(problems)}", problems)
+        return [data for _, data in made], bytearray(kind for kind, _ in made)
 
-    def _encode(self, row: Mapping[str, object], payloads: list[bytes], kinds: bytearray) -> Keys:
+    def _encode(self, payloads: list[bytes], kinds: bytearray) -> Keys | None:
         lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         bad = kernels.encode_payloads(
@@ -242,13 +257,11 @@ class Encoder:
             np.frombuffer(kinds, dtype=np.uint8),
             out,
         )
-        if bad >= 0:
-            raise self._blame(row)
-        return out
+        return out if bad < 0 else None
 
     def one_arrow(self, batch: pa.RecordBatch) -> Keys | None:
-        """The keys of a one-row record batch, or None when its types need the wide door."""
-        columns = self._arrow_columns(batch.schema)
+        """The keys of a one-row record batch, or None when it needs the wide door."""
+        columns = self._arrow_columns(batch.schema) if batch.num_rows == 1 else None
         if columns is None:
             return None
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
@@ -269,8 +282,9 @@ class Encoder:
 
     def _arrow_columns(self, schema: pa.Schema) -> NDArray[np.int64] | None:
         """Child and layout of each feature, remembered for the schema seen last."""
-        if self._arrow is not None and self._arrow[0].equals(schema):
-            return self._arrow[1]
+        seen = self._arrow  # read once: another thread may come with another schema
+        if seen is not None and seen[0].equals(schema):
+            return seen[1]
         rows: list[tuple[int, int]] = []
         for feature in self.schema.features:
             places = schema.get_all_field_indices(feature.name)
@@ -299,15 +313,33 @@ def lookup_table(hasher: Hasher, domain: tuple[Any, ...]) -> tuple[Keys, NDArray
     return keys, codes
 
 
-def _number(value: object) -> tuple[int, bytes]:
-    if value is None:
-        return MISSING, b""
-    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+def attempt(convert: Callable[[object], Any], value: object) -> Any:
+    """What becomes of a value, or the reason (text) why nothing does.
+
+    The error is gone when this returns: an error raised because of it must not
+    lead back to the value.
+    """
+    if value is ABSENT:
+        return NO_COLUMN
+    try:
+        return convert(value)
+    except TypeError as problem:
+        return str(problem)
+
+
+def number(value: object) -> tuple[int, bytes]:
+    """Kind and payload of a number that is cut into bins."""
+    return (MISSING, b"") if value is None else (kernels.FLOAT, _double(real(value)))
+
+
+def real(value: object) -> float:
+    """A finite number as a double; raises TypeError for anything else."""
+    if not isinstance(value, _NUMBERS) or isinstance(value, np.timedelta64):
         raise TypeError(NOT_A_NUMBER)
     try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+        found = float(value)
+    except (OverflowError, ValueError):  # an integer too large, a signalling NaN
+        found = math.inf
+    if not math.isfinite(found):
         raise TypeError(NOT_FINITE)
-    return kernels.FLOAT, _double(number)
+    return found

@@ -1,11 +1,12 @@
 """One keyed 64-bit key per value, the same in every process, chunking and container.
 
-Values are equal when Python says so: ``1``, ``1.0`` and ``True`` share a key,
-``"1"`` does not; an instant hashes the same as timestamp[s], timestamp[ns], date
-or ``datetime`` (naive ones are UTC). A missing value has a key of its own.
+Values are equal when Python says so: ``1``, ``1.0``, ``True`` and ``Decimal("1.00")``
+share a key, ``"1"`` does not; an instant hashes the same as timestamp[s], timestamp[ns],
+date or ``datetime`` (naive ones are UTC). A missing value has a key of its own.
 
 The key pairs are derived from the stream's secret with BLAKE2b, one pair for
-each kind of value. See `pyramidion.hashing_kernels` for the hash itself.
+each kind of value. `pyramidion.hashing_values` says what is hashed of a value,
+`pyramidion.hashing_kernels` how.
 
 >>> import pyarrow as pa
 >>> hasher = Hasher(b"a secret of the stream")
@@ -15,28 +16,21 @@ True
 
 from __future__ import annotations
 
-import datetime as dt
-import math
-from collections.abc import Iterable
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyramidion import hashing_kernels as kernels
 from pyramidion.errors import ObservationError
+from pyramidion.hashing_values import DAY, NANOSECONDS, canonical, unhashable
 
 Keys = NDArray[np.uint64]
 
-_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_DAY = 86_400 * _NANOSECONDS["s"]
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
-_MASK = (1 << 64) - 1
+_NO_BITMAP = np.zeros(0, dtype=np.uint8)
 
 
 def derive(secret: bytes, purpose: str, words: int) -> Keys:
@@ -45,9 +39,29 @@ def derive(secret: bytes, purpose: str, words: int) -> Keys:
     return np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)
 
 
-def _integer_view(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    data = array.buffers()[1]
-    return np.frombuffer(data, dtype=dtype, count=array.offset + len(array))[array.offset :]
+def _view(array: pa.Array, dtype: Any, more: int = 0) -> NDArray[Any]:
+    """An array's values (and ``more`` behind them), read from its first buffer of data."""
+    stop = array.offset + len(array) + more
+    return np.frombuffer(array.buffers()[1], dtype=dtype, count=stop)[array.offset :]
+
+
+def _bitmap(array: pa.Array) -> NDArray[np.uint8]:
+    """The validity bitmap, empty where no value is missing."""
+    if not array.null_count:
+        return _NO_BITMAP
+    return np.frombuffer(array.buffers()[0], dtype=np.uint8)
+
+
+def _offsets_of(array: pa.Array) -> NDArray[Any]:
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return _view(array, np.int64 if large else np.int32, more=1)
+
+
+def _extents(buffers: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Address and size of each buffer; one that is not there is empty."""
+    found = [(buffer.address, buffer.size) if buffer else (0, 0) for buffer in buffers]
+    extents = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return extents[:, 0].copy(), extents[:, 1].copy()
 
 
 class Hasher:
@@ -71,7 +85,16 @@ class Hasher:
 
     def values(self, values: Iterable[object]) -> Keys:
         """The keys of some Python values, one by one."""
-        return np.array([self.value(value) for value in values], dtype=np.uint64)
+        return self.payloads([canonical(value) for value in values])
+
+    def payloads(self, made: Sequence[tuple[int, bytes]]) -> Keys:
+        """The keys of some payloads, each with its kind."""
+        kinds = np.fromiter((kind for kind, _ in made), dtype=np.uint8, count=len(made))
+        lengths = np.fromiter((len(data) for _, data in made), dtype=np.int64, count=len(made))
+        buffer = np.frombuffer(b"".join(data for _, data in made) or b"\0", dtype=np.uint8)
+        out = np.empty(len(made), dtype=np.uint64)
+        kernels.hash_payloads(self.keys, kinds, lengths, buffer, out)
+        return out
 
     def column(self, column: pa.Array | pa.ChunkedArray, out: Keys | None = None) -> Keys:
         """The keys of an Arrow column, from its buffers."""
@@ -87,35 +110,29 @@ class Hasher:
         return out
 
     def _chunk(self, array: pa.Array, out: Keys) -> None:
-        if len(array) == 0:
-            return
-        kind = array.type
-        if pa.types.is_null(kind):
-            out[:] = self.missing
-            return
-        if pa.types.is_dictionary(kind):
-            self._dictionary(array, out)
-            return
-        if pa.types.is_run_end_encoded(kind):
-            self._chunk(pc.run_end_decode(array), out)
-            return
-        self._values(array, kind, out)
-        if array.null_count:
-            bitmap = np.frombuffer(array.buffers()[0], dtype=np.uint8)
-            kernels.blank(bitmap, array.offset, np.uint64(self.missing), out)
+        if array.null_count == len(array):
+            out[:] = self.missing  # such an array need not have any buffers
+        elif pa.types.is_run_end_encoded(array.type):
+            self._runs(array, out)
+        else:
+            self._values(array, array.type, out)
+            if array.null_count:
+                kernels.blank(_bitmap(array), array.offset, np.uint64(self.missing), out)
 
-    def _dictionary(self, array: pa.Array, out: Keys) -> None:
-        dictionary = np.append(self.column(array.dictionary), np.uint64(self.missing))
-        indices = array.indices
-        if indices.null_count:
-            indices = indices.fill_null(len(array.dictionary))
-        kernels.take(dictionary, np.asarray(indices), out)
+    def _runs(self, array: pa.Array, out: Keys) -> None:
+        out[:] = self.column(array.values)[run_of_each_row(array)]
+
+    def _dictionary(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
+        indices = _view(array, kind.index_type.to_pandas_dtype()).astype(np.int64)
+        kernels.take(self.column(array.dictionary), indices, out)
 
     def _values(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
-        if pa.types.is_integer(kind):
-            self._integers(_integer_view(array, np.dtype(kind.to_pandas_dtype())), out)
+        if pa.types.is_dictionary(kind):
+            self._dictionary(array, kind, out)
+        elif pa.types.is_integer(kind):
+            self._integers(_view(array, kind.to_pandas_dtype()), out)
         elif pa.types.is_floating(kind):
-            values = _integer_view(array, np.dtype(kind.to_pandas_dtype()))
+            values = _view(array, kind.to_pandas_dtype())
             kernels.hash_floats(self.keys, values.astype(np.float64, copy=False), out)
         elif pa.types.is_boolean(kind):
             self._integers(np.asarray(array.fill_null(False).cast(pa.uint8())), out)
@@ -138,60 +155,99 @@ class Hasher:
 
     def _times(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
         of, unit = time_layout(kind)
-        width = np.dtype(np.int32 if kind.bit_width == 32 else np.int64)
-        words = _integer_view(array, width).astype(np.int64).view(np.uint64) * np.uint64(unit)
+        ticks = _view(array, np.int32 if kind.bit_width == 32 else np.int64)
+        words = ticks.astype(np.int64).view(np.uint64) * np.uint64(unit)
         kernels.hash_words(self.keys, of, words, out)
 
     def _strings(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        of = kernels.TEXT if text or kind == pa.string_view() else kernels.BYTES
-        if kind in (pa.string_view(), pa.binary_view()):
+        of = kernels.TEXT if is_text(kind) else kernels.BYTES
+        if is_view(kind):
             self._views(array, of, out)
+        elif pa.types.is_decimal(kind):
+            self._decimals(array, kind, out)
         elif pa.types.is_fixed_size_binary(kind):
             data = array.buffers()[1].address + array.offset * kind.byte_width
             kernels.hash_fixed(self.keys, of, data, kind.byte_width, out)
-        elif text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-            self._offsets(array, of, np.dtype(np.int64 if large else np.int32), out)
-        elif pa.types.is_decimal(kind):
-            self._chunk(array.cast(pa.string()), out)
+        elif is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            (data,), (size,) = _extents(array.buffers()[2:])
+            kernels.hash_strings(self.keys, of, _offsets_of(array), data, data + size, out)
         else:
-            raise ObservationError(unhashable(kind))
-
-    def _offsets(self, array: pa.Array, of: int, dtype: np.dtype[Any], out: Keys) -> None:
-        _, offsets, data = array.buffers()
-        first = array.offset
-        view = np.frombuffer(offsets, dtype=dtype, count=first + len(array) + 1)[first:]
-        address = data.address if data is not None else 0
-        end = address + (data.size if data is not None else 0)
-        kernels.hash_strings(self.keys, of, view, address, end, out)
+            raise ObservationError(unhashable(type_name(kind)))
 
     def _views(self, array: pa.Array, of: int, out: Keys) -> None:
         _, views, *data = array.buffers()
-        starts = np.array([buffer.address for buffer in data] or [0], dtype=np.int64)
-        sizes = np.array([buffer.size for buffer in data] or [0], dtype=np.int64)
-        address = views.address + 16 * array.offset
-        kernels.hash_views(self.keys, of, address, starts, starts + sizes, out)
+        starts, sizes = _extents(data)
+        bitmap, address = _bitmap(array), views.address + 16 * array.offset
+        kernels.hash_views(
+            self.keys, of, bitmap, array.offset, address, starts, starts + sizes, out
+        )
+
+    def _decimals(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
+        width = kind.bit_width // 8
+        address = array.buffers()[1].address + array.offset * width
+        wide = np.full(len(array), kind.scale < 0)
+        kernels.hash_decimals(self.keys, address, width, kind.scale, wide, out)
+        if wide.any():
+            out[wide] = self.values(array.filter(pa.array(wide)).to_pylist())
+
+
+def sound(array: pa.Array) -> bool:
+    """Whether an array's offsets and views stay inside its buffers.
+
+    Beside Arrow's quick ``validate()``, all that hashing relies on; bytes from
+    strangers deserve ``validate(full=True)`` where they come in.
+    """
+    kind = array.type
+    if len(array) == array.null_count:
+        return True
+    if pa.types.is_dictionary(kind):
+        return sound(array.dictionary)
+    if pa.types.is_run_end_encoded(kind):
+        return sound(array.values)
+    if is_view(kind):
+        _, views, *data = array.buffers()
+        address, sizes = views.address + 16 * array.offset, _extents(data)[1]
+        return bool(kernels.views_sound(_bitmap(array), array.offset, len(array), address, sizes))
+    if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        size = _extents(array.buffers()[2:])[1][0]
+        return bool(kernels.offsets_sound(_offsets_of(array), size))
+    return True
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Whether values lie in Arrow's view layout."""
+    return kind in (pa.string_view(), pa.binary_view())
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def run_of_each_row(array: pa.Array) -> NDArray[np.int64]:
+    """For each row of a run-end-encoded array, the number of its value."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    return np.searchsorted(np.asarray(array.run_ends), rows, side="right")
 
 
 def time_layout(kind: pa.DataType) -> tuple[int, int]:
     """Kind and length of one unit in nanoseconds of a temporal Arrow type."""
     if pa.types.is_date32(kind):
-        return kernels.INSTANT, _DAY
+        return kernels.INSTANT, DAY
     if pa.types.is_date64(kind):
-        return kernels.INSTANT, _NANOSECONDS["ms"]
+        return kernels.INSTANT, NANOSECONDS["ms"]
     if pa.types.is_timestamp(kind):
-        return kernels.INSTANT, _NANOSECONDS[kind.unit]
+        return kernels.INSTANT, NANOSECONDS[kind.unit]
     if pa.types.is_time(kind):
-        return kernels.TIME_OF_DAY, _NANOSECONDS[kind.unit]
+        return kernels.TIME_OF_DAY, NANOSECONDS[kind.unit]
     if pa.types.is_duration(kind):
-        return kernels.DURATION, _NANOSECONDS[kind.unit]
-    raise ObservationError(unhashable(kind))
+        return kernels.DURATION, NANOSECONDS[kind.unit]
+    raise ObservationError(unhashable(type_name(kind)))
 
 
-def unhashable(kind: object) -> str:
-    """The reason given for a type that has no key."""
-    return f"has type {kind}, which cannot be counted; use text, numbers, booleans, bytes or times"
+def type_name(kind: pa.DataType) -> str:
+    """What a type is called; not what is in it, a struct's names may come from values."""
+    return str(kind).partition("<")[0]
 
 
 def hashable(kind: pa.DataType) -> bool:
@@ -217,69 +273,3 @@ def hashable(kind: pa.DataType) -> bool:
             pa.types.is_decimal,
         )
     )
-
-
-def canonical(value: object) -> tuple[int, bytes]:
-    """Kind and payload of a Python value: the rule that the Arrow door follows too.
-
-    >>> canonical(1) == canonical(1.0) == canonical(True) != canonical("1")
-    True
-    """
-    if value is None:
-        return kernels.MISSING, b""
-    if isinstance(value, str):
-        return kernels.TEXT, encoded(value)
-    if isinstance(value, bytes):
-        return kernels.BYTES, value
-    if isinstance(value, (bool, int, np.bool_, np.integer)):
-        return _integer(int(value))
-    if isinstance(value, (float, np.floating)):
-        return _float(float(value))
-    if isinstance(value, Decimal):
-        return kernels.TEXT, format(value, "f").encode()
-    return _time(value)
-
-
-def encoded(text: str) -> bytes:
-    """Text as UTF-8; lone surrogates are no text."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise TypeError("is text that is not valid Unicode") from None
-
-
-def _integer(value: int) -> tuple[int, bytes]:
-    if -(1 << 63) <= value < (1 << 63):
-        return kernels.NUMBER, value.to_bytes(8, "little", signed=True)
-    if 0 < value < (1 << 64):
-        return kernels.LARGE, value.to_bytes(8, "little")
-    raise TypeError(unhashable("int beyond 64 bits"))
-
-
-def _float(value: float) -> tuple[int, bytes]:
-    if not math.isfinite(value):
-        raise TypeError("is NaN or infinite; send a finite number, or null for a missing one")
-    if value.is_integer() and -(2.0**63) <= value < 2.0**64:
-        return _integer(int(value))
-    return kernels.FRACTION, np.float64(value).tobytes()
-
-
-def _time(value: object) -> tuple[int, bytes]:
-    if isinstance(value, np.datetime64):
-        return kernels.INSTANT, _word(int(value.astype("datetime64[ns]").astype(np.int64)))
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        finer = int(getattr(value, "nanosecond", 0))  # pandas' Timestamp has them
-        return kernels.INSTANT, _word((aware - _EPOCH) // _MICROSECOND * 1_000 + finer)
-    if isinstance(value, dt.date):
-        return kernels.INSTANT, _word((value - _EPOCH.date()).days * _DAY)
-    if isinstance(value, dt.time):
-        since = dt.datetime.combine(dt.date.min, value.replace(tzinfo=None)) - dt.datetime.min
-        return kernels.TIME_OF_DAY, _word(since // _MICROSECOND * 1_000)
-    if isinstance(value, dt.timedelta):
-        return kernels.DURATION, _word(value // _MICROSECOND * 1_000)
-    raise TypeError(unhashable(type(value).__name__))
-
-
-def _word(nanoseconds: int) -> bytes:
-    return (nanoseconds & _MASK).to_bytes(8, "little")

@@ -5,8 +5,9 @@ does not know the stream's key can neither predict a bucket nor craft two values
 that meet. The 1-3 variant is the one CPython and Rust chose for their tables.
 
 Memory is read by address (`load8` to `load64`), so that one kernel serves every
-producer of Arrow buffers without a copy. No load ever passes the end of a
-value's buffer: offsets and views that point elsewhere are told, not followed.
+producer of Arrow buffers without a copy. No load passes the end of a value's
+buffer. That offsets and views stay inside their buffers is checked beforehand,
+by `offsets_sound` and `views_sound`: hashing must not fail halfway.
 """
 
 from __future__ import annotations
@@ -160,56 +161,63 @@ def hash_floats(keys: Any, values: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> Any:
-    """Keys of variable-length values: n + 1 offsets into the buffer at ``data``.
-
-    False when an offset points outside the buffer.
-    """
+def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
+    """Keys of variable-length values: n + 1 offsets into the buffer at ``data``."""
     k0, k1 = keys[kind, 0], keys[kind, 1]
-    sound = True
     for i in range(out.size):
-        start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        if 0 <= start <= stop <= end - data:
-            out[i] = hash_bytes(k0, k1, data + start, stop - start, end)
-        else:
-            sound = False
-    return sound
+        start = np.int64(offsets[i])
+        out[i] = hash_bytes(k0, k1, data + start, np.int64(offsets[i + 1]) - start, end)
+
+
+@njit(inline="always", cache=True)
+def valid(bitmap: Any, bit: Any) -> Any:
+    """Whether a validity bitmap says that a value is there; an empty one says that all are."""
+    return bitmap.size == 0 or (bitmap[bit >> 3] >> (bit & 7)) & 1
 
 
 @njit(cache=True, nogil=True)
 def hash_views(
-    keys: Any,
-    kind: Any,
-    bitmap: Any,
-    offset: Any,
-    views: Any,
-    buffers: Any,
-    ends: Any,
-    out: Any,
-) -> Any:
+    keys: Any, kind: Any, bitmap: Any, offset: Any, views: Any, buffers: Any, ends: Any, out: Any
+) -> None:
     """Keys of Arrow's view layout: 16 bytes a value, short ones inline.
 
-    What stands where a value is missing is anything; an empty ``bitmap`` says
-    that none is. False when a view points outside its buffer.
+    Where a value is missing its view may be anything, so it is not followed.
     """
     k0, k1 = keys[kind, 0], keys[kind, 1]
-    sound = True
     for i in range(out.size):
-        if bitmap.size and not valid(bitmap, offset + i):
+        if not valid(bitmap, offset + i):
             continue
         view = views + 16 * i
         length = np.int64(load32(view))
-        if 0 <= length <= 12:
+        if length <= 12:
             out[i] = hash_bytes(k0, k1, view + 4, length, view + 16)
+        else:
+            buffer = load32(view + 8)
+            start = buffers[buffer] + np.int64(load32(view + 12))
+            out[i] = hash_bytes(k0, k1, start, length, ends[buffer])
+
+
+@njit(cache=True, nogil=True)
+def offsets_sound(offsets: Any, size: Any) -> Any:
+    """Whether offsets never fall and stay inside a buffer of ``size`` bytes."""
+    sound = offsets[0] >= 0 and offsets[offsets.size - 1] <= size
+    for i in range(offsets.size - 1):
+        sound &= offsets[i] <= offsets[i + 1]
+    return sound
+
+
+@njit(cache=True, nogil=True)
+def views_sound(bitmap: Any, offset: Any, length: Any, views: Any, sizes: Any) -> Any:
+    """Whether the views of all values that are there stay inside buffers of these sizes."""
+    for i in range(length):
+        view = views + 16 * i
+        size = np.int64(load32(view))
+        if 0 <= size <= 12 or not valid(bitmap, offset + i):
             continue
         buffer, start = np.int64(load32(view + 8)), np.int64(load32(view + 12))
-        if length < 0 or start < 0 or not 0 <= buffer < buffers.size:
-            sound = False
-        elif start + length > ends[buffer] - buffers[buffer]:
-            sound = False
-        else:
-            out[i] = hash_bytes(k0, k1, buffers[buffer] + start, length, ends[buffer])
-    return sound
+        if size < 0 or start < 0 or not 0 <= buffer < sizes.size or start + size > sizes[buffer]:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -268,12 +276,6 @@ def hash_decimals(keys: Any, data: Any, width: Any, scale: Any, wide: Any, out: 
             out[i] = hash_decimal(keys, digits, scale)
 
 
-@njit(inline="always", cache=True)
-def valid(bitmap: Any, bit: Any) -> Any:
-    """Whether Arrow's validity bitmap says that a value is there."""
-    return (bitmap[bit >> 3] >> (bit & 7)) & 1
-
-
 @njit(cache=True, nogil=True)
 def blank(bitmap: Any, offset: Any, key: Any, out: Any) -> None:
     """Write ``key`` where a value is missing."""
@@ -283,7 +285,7 @@ def blank(bitmap: Any, offset: Any, key: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def take(dictionary: Any, indices: Any, out: Any) -> Any:
+def take(dictionary: Any, indices: Any, out: Any) -> None:
     """Keys of a dictionary-encoded column, and 0 for an index that points nowhere."""
     for i in range(out.size):
         index = indices[i]

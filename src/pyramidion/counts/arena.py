@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -95,6 +95,9 @@ class Arena:
     def seal(self) -> None:
         """Take no more counts; answer from now on."""
         self.sealed = True
+        base = self._block.base
+        if isinstance(base, np.ndarray):
+            base.flags.writeable = False  # or a view of it could be made writeable again
         self._block.flags.writeable = False
 
     # --- counts -----------------------------------------------------------------
@@ -103,6 +106,7 @@ class Arena:
         """Count observations, each once in every table."""
         if self.sealed:
             raise StateError("sealed count tables take no more counts; open a new window")
+        self._must_fit(observations)
         if self.rows + len(observations) > self.max_rows:
             raise StateError(
                 f"the window has room for {self.max_rows - self.rows} of {len(observations)} rows; "
@@ -110,6 +114,17 @@ class Arena:
             )
         self._apply(observations, observations.weights, threads)
         self.rows += len(observations)
+
+    def _must_fit(self, observations: Observations) -> None:
+        """Kernels check no index, so rows of another schema must never reach them."""
+        encoder = observations.encoder
+        theirs = [(shape.name, shape.codes) for shape in encoder.shapes]
+        ours = [(t.name, t.width if t.kind == "dense" else None) for t in self.layout.tables[1:]]
+        if theirs != ours or encoder.schema.cardinality != self.layout.labels:
+            raise StateError(
+                "observations of another schema cannot be counted here; make them with the door "
+                "that these tables were made for"
+            )
 
     def _apply(self, observations: Observations, weights: NDArray[np.int64], threads: int) -> None:
         def count(table: int) -> None:
@@ -170,19 +185,26 @@ class Arena:
         The result is as raw as those rows (P1): never store it.
         """
         self._must_be_sealed()
-        rest = self.copy()
-        rest.sealed = False
+        self._must_fit(observations)
+        if len(observations) > self.rows:
+            raise StateError("more rows than these tables hold cannot be taken off them")
+        rest = self._twin()
         rest._apply(observations, -observations.weights, threads)
-        rest.rows = self.rows - len(observations)
+        rest.rows -= len(observations)
         rest.seal()
         return rest
 
     def copy(self) -> Arena:
         """A sealed copy of sealed tables."""
+        twin = self._twin()
+        twin.seal()
+        return twin
+
+    def _twin(self) -> Arena:
         self._must_be_sealed()
         twin = Arena(self.layout, self.max_rows)
         twin._block[:] = self._block
-        twin.rows, twin.sealed = self.rows, True
+        twin.rows = self.rows
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,33 +219,43 @@ class Arena:
     @classmethod
     def total(cls, arenas: Iterable[Arena]) -> Arena:
         """The sum of sealed arenas: the complete tables."""
-        return cls._sum(list(arenas), 1)
+        found = list(arenas)
+        if not found:
+            raise StateError("there is no sealed window to sum; seal one first")
+        return found[0]._sum(found[1:], 1)
 
     def less(self, other: Arena) -> Arena:
-        """These sealed tables less those of a window that leaves."""
-        return Arena._sum([self, other], -1)
+        """These sealed tables less those of a window in them, which leaves.
 
-    @classmethod
-    def _sum(cls, arenas: list[Arena], sign: int) -> Arena:
-        if not arenas:
-            raise StateError("there is no sealed window to sum; seal one first")
-        first = arenas[0].layout
+        The bounds shrink as they grew, so cells do not widen as windows come and go.
+        """
+        return self._sum([other], -1)
+
+    def _sum(self, others: list[Arena], sign: int) -> Arena:
+        arenas = [self, *others]
         for arena in arenas:
             arena._must_be_sealed()
-            if not first.adds_to(arena.layout):
+            if not self.layout.adds_to(arena.layout):
                 raise StateError("count tables of different layouts cannot be summed")
-        bounds = [sum(a.layout.tables[t].bound for a in arenas) for t in range(len(first.tables))]
+        factors = [1, *(sign for _ in others)]
+        bounds = [
+            sum(f * t.bound for f, t in zip(factors, same, strict=True))
+            for same in zip(*(arena.layout.tables for arena in arenas), strict=True)
+        ]
+        rows = sum(f * a.rows for f, a in zip(factors, arenas, strict=True))
+        if min(bounds) < 0 or rows < 0:
+            raise StateError("a window that is not in these tables cannot be taken off them")
         tables = tuple(
-            Table(t.name, t.kind, t.rows, t.width, bound)
-            for t, bound in zip(first.tables, bounds, strict=True)
+            replace(t, bound=bound) for t, bound in zip(self.layout.tables, bounds, strict=True)
         )
-        total = cls(Layout(tables, first.labels, first.secret), sum(a.max_rows for a in arenas))
-        for position, arena in enumerate(arenas):
-            factor = 1 if position == 0 else sign
-            for table in range(len(tables)):
-                cells = total._flat(table)
-                cells += factor * arena._flat(table)
-            total.rows += factor * arena.rows
+        layout = Layout(tables, self.layout.labels, self.layout.secret)
+        total = Arena(layout, sum(f * a.max_rows for f, a in zip(factors, arenas, strict=True)))
+        total.rows = rows
+        for table, spec in enumerate(tables):
+            cells = _summed([a._flat(table) for a in arenas], factors)
+            if int(np.abs(cells).max()) > spec.bound:
+                raise StateError("a window that is not in these tables cannot be taken off them")
+            total._flat(table)[:] = cells
         total.seal()
         return total
 
@@ -242,8 +274,8 @@ class Arena:
             }
         ).encode()
         start = MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little")
-        body = b"".join((start, head, self._block.tobytes()))
-        return body + blake2b(body, digest_size=32).digest()
+        parts = (start, head, memoryview(self._block))
+        return b"".join((*parts, _checksum(*parts)))
 
     @classmethod
     def from_bytes(cls, data: bytes, secret: bytes) -> Arena:
@@ -252,24 +284,43 @@ class Arena:
         try:
             tables = tuple(Table(**table) for table in head["tables"])
             layout = Layout(tables, int(head["labels"]), secret)
-            arena = cls(layout, int(head["max_rows"]))
-            arena.rows = int(head["rows"])
-            fingerprint = head["fingerprint"]
-        except (KeyError, TypeError, ValueError) as problem:
+            known = layout.fingerprint == head["fingerprint"]
+            rows, max_rows = int(head["rows"]), int(head["max_rows"])
+        except (LookupError, TypeError, ValueError, OverflowError) as problem:
             raise FormatError("count tables with an unreadable head; restore them") from problem
-        if layout.fingerprint != fingerprint:
+        if not known:
             raise FormatError(
                 "count tables of another secret; open them with the one they were written under"
             )
         if len(block) != layout.nbytes:
             raise FormatError("count tables of the wrong size; restore them from a backup")
+        arena = cls(layout, max_rows)
+        arena.rows = rows
         arena._block[:] = np.frombuffer(block, dtype=np.uint8)
         arena.seal()
         return arena
 
 
+def _summed(flats: list[NDArray[Any]], factors: list[int]) -> NDArray[Any]:
+    """Cells of several arenas added up or taken off, in 64 bits."""
+    total = flats[0].astype(np.int64)
+    for flat, factor in zip(flats[1:], factors[1:], strict=True):
+        if factor > 0:
+            total += flat
+        else:
+            total -= flat
+    return total
+
+
+def _checksum(*parts: bytes | memoryview) -> bytes:
+    digest = blake2b(digest_size=32)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
 def _opened(data: bytes) -> tuple[dict[str, Any], memoryview]:
-    view = memoryview(data)
+    view = memoryview(data).cast("B")
     start = len(MAGIC) + 8
     if view[: len(MAGIC)] != MAGIC or len(view) < start + 32:
         raise FormatError("these bytes are not count tables; give what to_bytes() returned")
@@ -278,8 +329,11 @@ def _opened(data: bytes) -> tuple[dict[str, Any], memoryview]:
         raise FormatError(
             f"count tables of format {version}, this version reads up to {VERSION}; upgrade"
         )
-    if blake2b(view[:-32], digest_size=32).digest() != bytes(view[-32:]):
+    if _checksum(view[:-32]) != bytes(view[-32:]):
         raise FormatError("count tables are damaged: the checksum differs; restore them")
     length = int.from_bytes(view[len(MAGIC) + 4 : start], "little")
-    head: dict[str, Any] = json.loads(bytes(view[start : start + length]))
+    try:
+        head: dict[str, Any] = json.loads(bytes(view[start : start + length]))
+    except (ValueError, RecursionError) as problem:
+        raise FormatError("count tables with an unreadable head; restore them") from problem
     return head, view[start + length : -32]

@@ -285,22 +285,32 @@ def counts_of(
 
 @njit(inline="always", cache=True)
 def _shrink(
-    counts: Any, start: Any, stop: Any, prior: Any, strength: Any, spread: Any, table: Any, p: Any
+    counts: Any,
+    start: Any,
+    stop: Any,
+    prior: Any,
+    strength: Any,
+    spread: Any,
+    shift: Any,
+    table: Any,
+    p: Any,
 ) -> Any:
     """Noise-aware shrinkage to the prior; returns whether the prior outweighs the counts.
 
-    p = π + (c - π s) n / (n² + a n + (a + 1) V), see `pyramidion.counts.estimates`.
+    p = π + (c - π n) n / (n² + a n + (a + 1) V) with c within 0 and n, which the
+    true count is and the noisy one need not be, see `pyramidion.counts.estimates`.
     """
     s = 0.0
     for c in range(start, stop):
-        s += counts[c]
+        s += counts[c] - shift[table, c]
     n = max(s, 0.0)
     total, backed_off = 0.0, False
     for c in range(start, stop):
-        bottom = n * n + strength[table] * n + spread[table, c]
+        bottom = n * n + strength * n + spread[table, c]
         kept = n / bottom if bottom > 0.0 else 0.0
         backed_off |= 2.0 * n * kept < 1.0
-        p[c] = min(max(prior[c] + (counts[c] - prior[c] * s) * kept, 0.0), 1.0)
+        possible = min(max(counts[c] - shift[table, c], 0.0), n)
+        p[c] = max(prior[c] + (possible - prior[c] * n) * kept, 0.0)
         total += p[c]
     for c in range(start, stop):
         p[c] = p[c] / total if total > 0.0 else prior[c]
@@ -314,7 +324,7 @@ def _ratio(
     stop: Any,
     prior: Any,
     limit: Any,
-    unit: Any,
+    grain: Any,
     spread: Any,
     table: Any,
     p: Any,
@@ -325,7 +335,7 @@ def _ratio(
         s += max(counts[c], 0.0)
     backed_off = s <= 0.0
     for c in range(start, stop):
-        variance = prior[c] * (1.0 - prior[c]) * (s * unit + spread[table, c])
+        variance = prior[c] * (1.0 - prior[c]) * (s * grain + spread[table, c])
         backed_off |= variance > limit * limit * s * s
     for c in range(start, stop):
         p[c] = prior[c] if backed_off else max(counts[c], 0.0) / s
@@ -389,6 +399,7 @@ def estimate(
     prior: Any,
     strength: Any,
     spread: Any,
+    shift: Any,
     deviations: Any,
     centers: Any,
     template: Any,
@@ -398,14 +409,18 @@ def estimate(
     keys: Any,
     first: Any,
     out: Any,
+    start: Any,
 ) -> None:
-    """Features of rows: keys[table, row] to out[table * len(template) + k, row].
+    """Features of rows: keys[t, i] to out[(first + t) * len(template) + k, start + i].
 
     Table by table, so that in bulk one table's cells stay in the cache, and each
     distinct key once. With one row the same loop goes once through all tables in
-    one call. ``first`` is the plan's row of the first table.
+    one call. Tables are numbered without the prior's, the plan's first. ``out`` is
+    always whole: a slice of it would have other strides, and be compiled for again.
     """
     tables, n = keys.shape
+    if n == 0:
+        return
     width = template.shape[0]
     by_row, counts, p = np.empty((prior.size, MAX_ROWS)), np.empty(prior.size), np.empty(prior.size)
     at, signs = np.empty(MAX_ROWS, dtype=np.uint64), np.empty(MAX_ROWS)
@@ -417,7 +432,7 @@ def estimate(
     found, which = np.empty(n, dtype=np.uint64), np.zeros(n, dtype=np.int32)
     results = np.empty((width, n), dtype=np.float32)
     for t in range(tables):
-        table = first + t
+        table = first + t + 1
         wide = plan[table, PLAN_WIDE]
         if n > 1:
             count = distinct(keys, t, slot_keys, slot_at, found, which)
@@ -455,17 +470,18 @@ def estimate(
                     counts,
                 )
             for m in range(borders.size - 1):
-                start, stop = borders[m], borders[m + 1]
+                low, high = borders[m], borders[m + 1]
+                per = strength[table, m]
                 if method == SHRINKAGE:
-                    flags[m] = _shrink(counts, start, stop, prior, strength, spread, table, p)
+                    flags[m] = _shrink(counts, low, high, prior, per, spread, shift, table, p)
                 else:
-                    flags[m] = _ratio(counts, start, stop, prior, limit, unit, spread, table, p)
+                    flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
                 means[m] = 0.0
-                for c in range(start, stop):
+                for c in range(low, high):
                     means[m] += p[c] * centers[c]
                     counts[c] /= unit
             for k in range(width):
                 results[k, u] = _column(template[k, 0], template[k, 1], p, counts, flags, means)
         for k in range(width):
             for i in range(n):
-                out[t * width + k, i] = results[k, which[i]]
+                out[(first + t) * width + k, start + i] = results[k, which[i]]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyramidion.counts import kernels
-from pyramidion.errors import PrivacyError
+from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.hashing import derive
 
 Kind = Literal["dense", "count-min", "count-median"]
@@ -48,6 +48,20 @@ class Table:
         return self.bound >= 1 << 31
 
 
+def _refuse_unplaceable(table: Table) -> None:
+    """Kernels check no index: sizes they would leave the block with must never reach them."""
+    if table.kind == "dense":
+        fits = table.rows == 1 and table.width >= 1
+    else:
+        power_of_two = table.width >= 2 and not table.width & (table.width - 1)
+        fits = 1 <= table.rows <= kernels.MAX_ROWS and power_of_two
+    if not fits:
+        raise SchemaError(
+            f"count table {table.name!r} cannot be laid out; a dense table has one hash row, a "
+            f"sketch 1 to {kernels.MAX_ROWS}, and 2, 4, 8, ... buckets"
+        )
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where the tables of an arena lie, and how keys find their cells."""
@@ -58,6 +72,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for table in self.tables:
+            _refuse_unplaceable(table)
             if table.bound >= 1 << 62:
                 raise PrivacyError(
                     f"count table {table.name!r} could pass 64-bit cells; lower "

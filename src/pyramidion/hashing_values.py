@@ -1,0 +1,141 @@
+"""What is hashed of a Python value: its kind and its payload, or why it has none.
+
+This is the rule; `pyramidion.hashing` follows it from Arrow's buffers. Reasons
+are worded to stand behind "column 'name'", and never hold the value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+
+from pyramidion import hashing_kernels as kernels
+
+NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
+NOT_A_TIME = "is NaT, which is no time; send null for a missing one"
+NOT_UNICODE = "is text that is not valid Unicode; mend it, or send bytes"
+
+NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+DAY = 86_400 * NANOSECONDS["s"]
+_NUMPY_UNITS = {**NANOSECONDS, "m": DAY // 1440, "h": DAY // 24, "D": DAY, "W": 7 * DAY}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_MASK = (1 << 64) - 1
+_MOST_DIGITS = 76  # as many as Arrow's decimals can have
+
+
+def unhashable(kind: object) -> str:
+    """The reason given for a type that has no key."""
+    return f"has type {kind}, which cannot be counted; use text, numbers, booleans, bytes or times"
+
+
+def canonical(value: object) -> tuple[int, bytes]:
+    """Kind and payload of a Python value: the rule that the Arrow door follows too.
+
+    >>> canonical(1) == canonical(1.0) == canonical(True) != canonical("1")
+    True
+    """
+    if value is None:
+        return kernels.MISSING, b""
+    if isinstance(value, str):
+        return kernels.TEXT, encoded(value)
+    if isinstance(value, bytes):
+        return kernels.BYTES, value
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return _numpy_time(value)  # before integers: NumPy's timedelta64 is one
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        return _integer(int(value))
+    if isinstance(value, (float, np.floating)):
+        return _float(float(value))
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, UUID):
+        return kernels.BYTES, value.bytes
+    return _time(value)
+
+
+def encoded(text: str) -> bytes:
+    """Text as UTF-8; lone surrogates are no text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        pass  # that error holds the text; the next one must not hold that error
+    raise TypeError(NOT_UNICODE)
+
+
+def _integer(value: int) -> tuple[int, bytes]:
+    if -(1 << 63) <= value < (1 << 63):
+        return kernels.NUMBER, value.to_bytes(8, "little", signed=True)
+    if 0 < value < (1 << 64):
+        return kernels.LARGE, value.to_bytes(8, "little")
+    raise TypeError(unhashable("int beyond 64 bits"))
+
+
+def _float(value: float) -> tuple[int, bytes]:
+    if not math.isfinite(value):
+        raise TypeError(NOT_FINITE)
+    if value.is_integer() and -(2.0**63) <= value < 2.0**64:
+        return _integer(int(value))
+    return kernels.FRACTION, np.float64(value).tobytes()
+
+
+def _decimal(value: Decimal) -> tuple[int, bytes]:
+    """As the integer or float that equals it; otherwise digits, less trailing zeros, and scale."""
+    if not value.is_finite():
+        raise TypeError(NOT_FINITE)
+    sign, figures, exponent = value.as_tuple()
+    if len(figures) > _MOST_DIGITS:
+        raise TypeError(unhashable("Decimal of too many digits"))
+    digits, scale = int("".join(map(str, figures))), -int(exponent)
+    while digits and digits % 10 == 0:
+        digits, scale = digits // 10, scale - 1
+    digits = -digits if sign else digits
+    if digits == 0 or (-20 < scale <= 0 and -(1 << 63) <= digits * 10**-scale < 1 << 64):
+        return _integer(digits * 10**-scale if digits else 0)
+    if Decimal(float(value)) == value:
+        return _float(float(value))
+    size = 8 * ((digits ^ (digits >> digits.bit_length())).bit_length() // 64 + 1)
+    return kernels.DECIMAL, digits.to_bytes(size, "little", signed=True) + _word(scale)
+
+
+def _numpy_time(value: np.datetime64 | np.timedelta64) -> tuple[int, bytes]:
+    if np.isnat(value):
+        raise TypeError(NOT_A_TIME)
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and isinstance(value, np.datetime64):
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    if unit not in _NUMPY_UNITS:
+        raise TypeError(unhashable(f"{type(value).__name__}[{unit}]"))
+    kind = kernels.INSTANT if isinstance(value, np.datetime64) else kernels.DURATION
+    return kind, _word(int(value.astype(np.int64)) * count * _NUMPY_UNITS[unit])
+
+
+def _time(value: object) -> tuple[int, bytes]:
+    if isinstance(value, dt.datetime):
+        return kernels.INSTANT, _word(nanoseconds(value))
+    if isinstance(value, dt.date):
+        return kernels.INSTANT, _word((value - _EPOCH.date()).days * DAY)
+    if isinstance(value, dt.time):
+        since = dt.datetime.combine(dt.date.min, value.replace(tzinfo=None)) - dt.datetime.min
+        return kernels.TIME_OF_DAY, _word(since // _MICROSECOND * 1_000)
+    if isinstance(value, dt.timedelta):
+        finer = int(getattr(value, "nanoseconds", 0))  # pandas' Timedelta has them
+        return kernels.DURATION, _word(value // _MICROSECOND * 1_000 + finer)
+    raise TypeError(unhashable(type(value).__name__))
+
+
+def nanoseconds(value: dt.datetime) -> int:
+    """Nanoseconds since the epoch; naive times are UTC."""
+    if value != value:  # pandas' NaT is a datetime
+        raise TypeError(NOT_A_TIME)
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    finer = int(getattr(value, "nanosecond", 0))  # pandas' Timestamp has them
+    return (aware - _EPOCH) // _MICROSECOND * 1_000 + finer
+
+
+def _word(number: int) -> bytes:
+    return (number & _MASK).to_bytes(8, "little")
