@@ -40,10 +40,6 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 system: ## Debian packages that some parts need (as root; otherwise nothing)
 	@echo "no Debian packages are needed yet"
 
-.PHONY: constraints
-constraints: $(VENV)/installed ## write the exact versions that are installed now
-	$(BIN)/python -m pip freeze --exclude-editable --exclude pyramidion | grep -v '@' > constraints.txt
-
 .PHONY: clean
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

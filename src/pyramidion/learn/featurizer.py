@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any, Literal, Self
 
@@ -237,6 +238,13 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"{[batch.length, len(column)]} in X and label {name!r}"
                 )
         return self._counting_.door.observations(Batch({**batch.columns, **labels}, batch.length))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy seals, and counts on by itself."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_counting_" in state:
+            state["_counting_"] = copy(self._counting_)
+        return state
 
     def _count(self, X: Any, y: Any) -> None:
         self._counting_.add(self._observations(X, y), threads=self._threads())
