@@ -39,7 +39,9 @@ def test_every_extra_has_an_exact_version_in_the_constraints(root: Path) -> None
         for line in (root / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    wanted = list(project["dependencies"])
+    for needs in project["optional-dependencies"].values():
+        wanted += needs
     names = {re.split(r"[<>=\[ ]", need)[0].lower().replace("_", "-") for need in wanted}
     assert names <= pinned
 

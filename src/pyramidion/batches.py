@@ -4,19 +4,27 @@ Arrow tables and everything that speaks Arrow's PyCapsule interface (polars and
 others) come in without a copy. pandas' NaN means missing, as pandas means it;
 elsewhere a NaN is a NaN, and bad. Dicts, and pandas columns of mixed objects,
 give plain lists, which are checked value by value.
+
+An error raised by Arrow or pandas may quote a value. None is passed on, not
+even as the context of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyramidion.errors import ObservationError
-from pyramidion.hashing import run_of_each_row, type_name
+from pyramidion.hashing import is_text, is_view, run_of_each_row
+from pyramidion.hashing_values import unhashable
 
 ABSENT = object()
 """Stands in a list where a row had no such column."""
@@ -27,12 +35,20 @@ ACCEPTED = (
     "a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a dict, or a list of dicts"
 )
 
+_SMALL = 512  # rows of a chunk below which copying chunks together costs less than visiting each
+
+# Objects that Arrow reads as we do. Others, such as pandas' own times, would lose digits.
+_OBJECTS = (
+    *(str, bytes, int, float, bool, Decimal, UUID),
+    *(dt.date, dt.datetime, dt.time, dt.timedelta),
+)
+
 
 @dataclass(frozen=True)
 class Batch:
     """Columns that were already taken out of their container."""
 
-    columns: dict[str, Raw]
+    columns: dict[str, Raw] = field(repr=False)
     length: int
 
 
@@ -42,18 +58,48 @@ def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
         return {name: _in_batch(data, name) for name in names}, data.length
     if isinstance(data, pa.RecordBatch | pa.Table):
         return {name: _named(data, name) for name in names}, data.num_rows
-    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+    if _comes_from("pandas", data) and hasattr(data, "columns"):
         return {name: _pandas(data, name) for name in names}, len(data)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        table = pa.table(data)
-        return {name: _named(table, name) for name in names}, table.num_rows
+    if _comes_from("polars", data) and hasattr(data, "get_column"):
+        return {name: _polars(data, name) for name in names}, len(data)
     if isinstance(data, Mapping):
         data = [data]
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
-        return {name: [row.get(name, ABSENT) for row in data] for name in names}, len(data)
-    raise ObservationError(
+        rows = [as_dict(row) for row in data]
+        return {name: [row.get(name, ABSENT) for row in rows] for name in names}, len(rows)
+    table = _imported(pa.table, data)
+    if table is None:
+        raise _not_understood(data)
+    return {name: _named(table, name) for name in names}, table.num_rows
+
+
+def as_dict(row: Any) -> dict[str, object]:
+    """A row as a plain dict, which adds no columns when it is asked for one."""
+    if type(row) is dict:
+        return row
+    if not isinstance(row, Mapping):
+        raise _not_understood(row)
+    return dict(row)
+
+
+def _not_understood(data: object) -> ObservationError:
+    return ObservationError(
         f"rows of type {type(data).__name__} are not understood; send {ACCEPTED}"
     )
+
+
+def _comes_from(package: str, data: object) -> bool:
+    return any(base.__module__.partition(".")[0] == package for base in type(data).__mro__)
+
+
+def _imported(make: Callable[[Any], Any], data: Any) -> Any:
+    """What Arrow makes of an object that speaks its interface, or None."""
+    if not (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
+        return None
+    try:
+        return make(data)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
 
 
 def _in_batch(batch: Batch, name: str) -> Raw:
@@ -73,7 +119,19 @@ def _named(table: Any, name: str) -> Raw:
         raise missing_column(name)
     if len(places) > 1:
         raise ObservationError(f"column {name!r} is there {len(places)} times; keep one")
-    return table.column(places[0])
+    return _readable(table.column(places[0]))
+
+
+def _polars(frame: Any, name: str) -> Raw:
+    if name not in frame.columns:
+        raise missing_column(name)
+    series = frame.get_column(name)
+    kind = str(series.dtype).partition("(")[0]
+    # Python objects would come as their addresses.
+    column = None if kind == "Object" else _imported(pa.chunked_array, series)
+    if column is None:
+        raise ObservationError(f"column {name!r} {unhashable(kind)}")
+    return _readable(column)
 
 
 def _pandas(frame: Any, name: str) -> Raw:
@@ -87,18 +145,111 @@ def _pandas(frame: Any, name: str) -> Raw:
 
 def pandas_column(series: Any) -> Raw:
     """A pandas Series or NumPy array; NaN, NaT and pd.NA are missing."""
-    kinds: set[type] = set()
     if series.dtype == object:
-        kinds = {type(value) for value in series if not _is_missing(value)}
-    if len(kinds) > 1:
-        return [None if _is_missing(value) else value for value in series]
+        return _objects(series)
     try:
-        return pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return [None if _is_missing(value) else value for value in series]
+        return _without_nan(_readable(pa.array(series, from_pandas=True)))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # Arrow has no such type; look at the values one by one
+    return _objects(series)
+
+
+def _objects(series: Any) -> Raw:
+    """Python objects: an Arrow array when all are of one type, otherwise a list."""
+    # Missing ones first: a NaT among NumPy's integers crashes Arrow 26.
+    values = [None if _is_missing(value) else value for value in series]
+    kinds = {type(value) for value in values} - {type(None)}
+    if len(kinds) == 1 and kinds.issubset(_OBJECTS):
+        try:
+            return _readable(pa.array(values))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass  # one value does not fit
+    return values
+
+
+def _without_nan(column: Any) -> Any:
+    """NaN as null: Arrow sees to it for NumPy's floats, not for pandas' own."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return column
 
 
 def _is_missing(value: object) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return isinstance(value, float | np.floating) and bool(value != value)
+
+
+# --- columns ------------------------------------------------------------------------
+
+
+def _readable(column: Any) -> Any:
+    """A column in a form that costs no more to read than its rows are many."""
+    if getattr(column.type, "extension_name", None) in ("arrow.uuid", "arrow.json"):
+        column = _each_chunk(column, column.type.storage_type, lambda array: array.storage)
+    if isinstance(column, pa.ChunkedArray) and len(column) < _SMALL * (column.num_chunks - 1):
+        column = _joined(column)
+    if pa.types.is_dictionary(column.type) and not is_view(column.type.value_type):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if sum(len(chunk.dictionary) for chunk in chunks) > len(column):
+            return plain(column)  # a few rows of a column that had many values
+    return column
+
+
+def _joined(column: pa.ChunkedArray) -> Any:
+    try:
+        return column.combine_chunks()
+    except pa.ArrowException:
+        return column  # more than 2 GB of text, or a type that Arrow cannot join
+
+
+def _each_chunk(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([change(chunk) for chunk in column.chunks], type=kind)
+    return change(column)
+
+
+def encoded(kind: pa.DataType) -> bool:
+    """Whether a type holds each value once: dictionary- or run-end-encoded."""
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, once `plain`."""
+    if not encoded(kind):
+        return kind
+    inner = plain_type(kind.value_type)
+    if not is_view(inner):
+        return inner
+    return pa.large_string() if is_text(inner) else pa.large_binary()
+
+
+def plain(column: Any) -> Any:
+    """Dictionary- and run-end-encoded columns, decoded. Arrow itself knows not all types."""
+    if not encoded(column.type):
+        return column
+    return _each_chunk(column, plain_type(column.type), _decoded)
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        return _takeable(plain(array.dictionary)).take(array.indices)
+    return _takeable(plain(array.values)).take(pa.array(run_of_each_row(array)))
+
+
+def _takeable(column: Any) -> Any:
+    """A column that Arrow can take rows of: no views, no runs."""
+    if pa.types.is_run_end_encoded(column.type):
+        return plain(column)
+    if is_view(column.type):
+        return column.cast(pa.large_string() if is_text(column.type) else pa.large_binary())
+    return column
+
+
+def take(column: Any, rows: Any) -> Any:
+    """These rows of a column, in this order."""
+    return _takeable(column).take(pa.array(rows))

@@ -27,7 +27,7 @@ from pyramidion.batches import ABSENT, as_dict
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
-from pyramidion.hashing_values import NOT_FINITE, canonical
+from pyramidion.hashing_values import NOT_FINITE, UnfitError, canonical
 from pyramidion.schema import Categorical, Continuous, Schema
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
@@ -35,8 +35,9 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 
 NO_COLUMN = "is missing from the row; give null where a value is unknown"
 NOT_A_NUMBER = "is not a number"
+UNREADABLE = "cannot be read; use text, numbers, booleans, bytes or times"
 
-_NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
+NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
 _double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
 _LAYOUTS = {
     pa.string(): kernels.ARROW_TEXT32,
@@ -316,15 +317,17 @@ def lookup_table(hasher: Hasher, domain: tuple[Any, ...]) -> tuple[Keys, NDArray
 def attempt(convert: Callable[[object], Any], value: object) -> Any:
     """What becomes of a value, or the reason (text) why nothing does.
 
-    The error is gone when this returns: an error raised because of it must not
-    lead back to the value.
+    The error is gone when this returns; one raised because of it must not lead
+    back to the value.
     """
     if value is ABSENT:
         return NO_COLUMN
     try:
         return convert(value)
-    except TypeError as problem:
+    except UnfitError as problem:
         return str(problem)
+    except (TypeError, ValueError, ArithmeticError):
+        return UNREADABLE  # not our words, they may quote the value
 
 
 def number(value: object) -> tuple[int, bytes]:
@@ -333,13 +336,13 @@ def number(value: object) -> tuple[int, bytes]:
 
 
 def real(value: object) -> float:
-    """A finite number as a double; raises TypeError for anything else."""
-    if not isinstance(value, _NUMBERS) or isinstance(value, np.timedelta64):
-        raise TypeError(NOT_A_NUMBER)
+    """A finite number as a double; raises UnfitError for anything else."""
+    if isinstance(value, np.timedelta64) or not isinstance(value, NUMBERS):
+        raise UnfitError(NOT_A_NUMBER)
     try:
         found = float(value)
     except (OverflowError, ValueError):  # an integer too large, a signalling NaN
         found = math.inf
     if not math.isfinite(found):
-        raise TypeError(NOT_FINITE)
+        raise UnfitError(NOT_FINITE)
     return found

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 Level = Literal["P1", "P2", "P3"]
-
-_LEVELS = {
-    "P1": "raw: computed from hot rows, no protection; must go when those rows go",
-    "P2": "differentially private",
-    "P3": "gone",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """The promise that rides on every output.
 
-    ``P1``: none, hot rows are in it. ``P2``: (ε, δ)-differential privacy for any
-    ``k`` observations. ``windows`` is the number of windows behind it; they hold
-    disjoint observations, so ε is the largest window's, not the sum.
+    ``P1``: none, raw rows or exact counts are in it; ε is infinite. ``P2``: (ε,
+    δ)-differential privacy for any ``k`` of the *counted* observations; the rows one
+    featurizes are not among them. ``P3``: gone. ``windows`` is the number of windows
+    behind it; they hold disjoint observations, so ε is the largest window's, not the
+    sum. Who counts one row twice counts two observations.
 
     >>> print(Guarantee(level="P2", epsilon=1.0, delta=1e-9, k=1, windows=2))
-    P2: (1, 1e-09)-differentially private for any 1 observation, over 2 windows
+    P2: (1.0, 1e-09)-differentially private for any 1 counted observation, over 2 windows
     """
 
     level: Level
@@ -33,11 +29,16 @@ class Guarantee:
     k: int
     windows: int
 
+    def raw(self) -> Self:
+        """The same windows with raw rows or exact counts in them: no promise."""
+        return replace(self, level="P1", epsilon=math.inf, delta=1.0)
+
     def __str__(self) -> str:
-        if self.level != "P2":
-            return f"{self.level}: {_LEVELS[self.level]}"
         windows = f"over {self.windows} window{'s' if self.windows != 1 else ''}"
-        if math.isinf(self.epsilon):
-            return f"P2 with epsilon = inf: NO privacy, exact counts, {windows}"
-        some = f"any {self.k} observation{'s' if self.k != 1 else ''}"
-        return f"P2: ({self.epsilon:g}, {self.delta:g})-{_LEVELS['P2']} for {some}, {windows}"
+        if self.level == "P1":
+            return f"P1: NO privacy, raw rows or exact counts are in it, {windows}"
+        if self.level == "P3":
+            return f"P3: gone, {windows}"
+        some = f"any {self.k} counted observation{'s' if self.k != 1 else ''}"
+        budget = f"({self.epsilon!r}, {self.delta!r})"
+        return f"P2: {budget}-differentially private for {some}, {windows}"

@@ -28,6 +28,10 @@ _MASK = (1 << 64) - 1
 _MOST_DIGITS = 76  # as many as Arrow's decimals can have
 
 
+class UnfitError(TypeError):
+    """A value that has no key; the message says why, and holds nothing of it."""
+
+
 def unhashable(kind: object) -> str:
     """The reason given for a type that has no key."""
     return f"has type {kind}, which cannot be counted; use text, numbers, booleans, bytes or times"
@@ -45,8 +49,8 @@ def canonical(value: object) -> tuple[int, bytes]:
         return kernels.TEXT, encoded(value)
     if isinstance(value, bytes):
         return kernels.BYTES, value
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return _numpy_time(value)  # before integers: NumPy's timedelta64 is one
+    if isinstance(value, np.timedelta64):
+        return _time(value)  # before integers: to NumPy it is one
     if isinstance(value, (bool, int, np.bool_, np.integer)):
         return _integer(int(value))
     if isinstance(value, (float, np.floating)):
@@ -64,7 +68,7 @@ def encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         pass  # that error holds the text; the next one must not hold that error
-    raise TypeError(NOT_UNICODE)
+    raise UnfitError(NOT_UNICODE)
 
 
 def _integer(value: int) -> tuple[int, bytes]:
@@ -72,12 +76,12 @@ def _integer(value: int) -> tuple[int, bytes]:
         return kernels.NUMBER, value.to_bytes(8, "little", signed=True)
     if 0 < value < (1 << 64):
         return kernels.LARGE, value.to_bytes(8, "little")
-    raise TypeError(unhashable("int beyond 64 bits"))
+    raise UnfitError(unhashable("int beyond 64 bits"))
 
 
 def _float(value: float) -> tuple[int, bytes]:
     if not math.isfinite(value):
-        raise TypeError(NOT_FINITE)
+        raise UnfitError(NOT_FINITE)
     if value.is_integer() and -(2.0**63) <= value < 2.0**64:
         return _integer(int(value))
     return kernels.FRACTION, np.float64(value).tobytes()
@@ -86,10 +90,10 @@ def _float(value: float) -> tuple[int, bytes]:
 def _decimal(value: Decimal) -> tuple[int, bytes]:
     """As the integer or float that equals it; otherwise digits, less trailing zeros, and scale."""
     if not value.is_finite():
-        raise TypeError(NOT_FINITE)
+        raise UnfitError(NOT_FINITE)
     sign, figures, exponent = value.as_tuple()
     if len(figures) > _MOST_DIGITS:
-        raise TypeError(unhashable("Decimal of too many digits"))
+        raise UnfitError(unhashable("Decimal of too many digits"))
     digits, scale = int("".join(map(str, figures))), -int(exponent)
     while digits and digits % 10 == 0:
         digits, scale = digits // 10, scale - 1
@@ -102,39 +106,43 @@ def _decimal(value: Decimal) -> tuple[int, bytes]:
     return kernels.DECIMAL, digits.to_bytes(size, "little", signed=True) + _word(scale)
 
 
-def _numpy_time(value: np.datetime64 | np.timedelta64) -> tuple[int, bytes]:
-    if np.isnat(value):
-        raise TypeError(NOT_A_TIME)
-    unit, count = np.datetime_data(value.dtype)
-    if unit in ("Y", "M") and isinstance(value, np.datetime64):
-        value, unit, count = value.astype("datetime64[D]"), "D", 1
-    if unit not in _NUMPY_UNITS:
-        raise TypeError(unhashable(f"{type(value).__name__}[{unit}]"))
-    kind = kernels.INSTANT if isinstance(value, np.datetime64) else kernels.DURATION
-    return kind, _word(int(value.astype(np.int64)) * count * _NUMPY_UNITS[unit])
-
-
 def _time(value: object) -> tuple[int, bytes]:
-    if isinstance(value, dt.datetime):
-        return kernels.INSTANT, _word(nanoseconds(value))
-    if isinstance(value, dt.date):
-        return kernels.INSTANT, _word((value - _EPOCH.date()).days * DAY)
+    if isinstance(value, np.datetime64 | dt.date):
+        return kernels.INSTANT, _word(instant(value))
+    if isinstance(value, np.timedelta64):
+        return kernels.DURATION, _word(_ticks(value))
     if isinstance(value, dt.time):
         since = dt.datetime.combine(dt.date.min, value.replace(tzinfo=None)) - dt.datetime.min
         return kernels.TIME_OF_DAY, _word(since // _MICROSECOND * 1_000)
     if isinstance(value, dt.timedelta):
         finer = int(getattr(value, "nanoseconds", 0))  # pandas' Timedelta has them
         return kernels.DURATION, _word(value // _MICROSECOND * 1_000 + finer)
-    raise TypeError(unhashable(type(value).__name__))
+    raise UnfitError(unhashable(type(value).__name__))
 
 
-def nanoseconds(value: dt.datetime) -> int:
-    """Nanoseconds since the epoch; naive times are UTC."""
+def instant(value: np.datetime64 | dt.date) -> int:
+    """Nanoseconds since the epoch; naive times are UTC, a date is its midnight."""
+    if isinstance(value, np.datetime64):
+        return _ticks(value)
+    if not isinstance(value, dt.datetime):
+        return (value - _EPOCH.date()).days * DAY
     if value != value:  # pandas' NaT is a datetime
-        raise TypeError(NOT_A_TIME)
+        raise UnfitError(NOT_A_TIME)
     aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
     finer = int(getattr(value, "nanosecond", 0))  # pandas' Timestamp has them
     return (aware - _EPOCH) // _MICROSECOND * 1_000 + finer
+
+
+def _ticks(value: np.datetime64 | np.timedelta64) -> int:
+    """Nanoseconds of a NumPy time, without NumPy's overflow."""
+    if np.isnat(value):
+        raise UnfitError(NOT_A_TIME)
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and isinstance(value, np.datetime64):
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    if unit not in _NUMPY_UNITS:
+        raise UnfitError(unhashable(f"{type(value).__name__}[{unit}]"))
+    return int(value.astype(np.int64)) * count * _NUMPY_UNITS[unit]
 
 
 def _word(number: int) -> bytes:

@@ -7,40 +7,31 @@ either it is refused whole, or the bad rows are left out and reported.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pyramidion.batches import ABSENT, Raw, columns_of
-from pyramidion.encoding import (
-    NOT_A_NUMBER,
-    NOT_FINITE,
-    Column,
-    Encoder,
-    TableShape,
-    lookup_table,
-)
+from pyramidion.batches import Raw, columns_of, take
+from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.hashing import Hasher, Keys, canonical, hashable, unhashable
+from pyramidion.hashing import Keys
+from pyramidion.judge import Judge, Problems, floats, numbers, refuse_damaged, times_of, values
 from pyramidion.schema import Continuous, Label, Schema
 from pyramidion.settings import Settings
 
 Errors = Literal["refuse", "skip"]
-Problems = dict[str, list[int]]
 
-NO_COLUMN = "is missing from the row; give null where a value is unknown"
+NO_LABEL = "has no label"
+NOT_A_CLASS = "is not one of the label's declared classes"
+NOT_A_PROPENSITY = "is not a propensity above 0 and at most 1"
 
-_SHOWN = 5  # reasons with a row number each, in one message
 _ONE = np.ones(1, dtype=np.int64)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_PLAIN = (str, int, float, bool, bytes)
+_ONE.flags.writeable = False
+_MOST = 2.0**62  # no weight comes near; integers and doubles both hold it
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class Rows:
     """Checked features, ready to give the keys of any table."""
 
     encoder: Encoder
-    columns: dict[str, Column]
+    columns: dict[str, Column] = field(repr=False)
     length: int
 
     def __len__(self) -> int:
@@ -69,9 +60,8 @@ class Rows:
 
     def taken(self, rows: NDArray[np.int64]) -> dict[str, Column]:
         """The columns with these rows alone, in this order."""
-        index = pa.array(rows)
         return {
-            name: column[rows] if isinstance(column, np.ndarray) else column.take(index)
+            name: column[rows] if isinstance(column, np.ndarray) else take(column, rows)
             for name, column in self.columns.items()
         }
 
@@ -84,9 +74,9 @@ class Observations(Rows):
     the rows' numbers in the batch as it came.
     """
 
-    labels: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    times: NDArray[np.int64] | None
+    labels: NDArray[np.int64] = field(repr=False)
+    weights: NDArray[np.int64] = field(repr=False)
+    times: NDArray[np.int64] | None = field(repr=False)
     refused: int
     problems: Problems
 
@@ -99,33 +89,6 @@ class Observations(Rows):
             labels=self.labels[rows],
             weights=self.weights if self.weights.size == 1 else self.weights[rows],
             times=None if self.times is None else self.times[rows],
-        )
-
-
-class Judge:
-    """Remembers which rows of one batch are bad, and why."""
-
-    def __init__(self, length: int) -> None:
-        self.bad: NDArray[np.bool_] = np.zeros(length, dtype=np.bool_)
-        self.problems: Problems = {}
-
-    def mark(self, column: str, mask: Any, reason: str) -> None:
-        """Mark the rows where ``mask`` holds."""
-        rows = np.flatnonzero(np.asarray(mask))
-        if rows.size:
-            self.bad[rows] = True
-            self.problems.setdefault(f"column {column!r} {reason}", []).extend(rows.tolist())
-
-    def refuse(self) -> None:
-        """Raise when any row is bad."""
-        if not self.problems:
-            return
-        shown = [f"row {rows[0]}: {reason}" for reason, rows in self.problems.items()][:_SHOWN]
-        count = int(self.bad.sum())
-        raise ObservationError(
-            f"{count} of {self.bad.size} rows cannot be counted ({'; '.join(shown)}); "
-            f"mend them, or pass errors='skip' to leave them out",
-            self.problems,
         )
 
 
@@ -149,7 +112,7 @@ class Door:
 
     def rows(self, data: Any) -> Rows:
         """Features alone, for featurizing; bad rows are refused."""
-        raw, length = columns_of(data, self.schema.feature_names)
+        raw, length = self._columns(data, self.schema.feature_names)
         judge = Judge(length)
         columns = self._features(raw, judge)
         judge.refuse()
@@ -160,7 +123,7 @@ class Door:
         if errors not in ("refuse", "skip"):
             raise ObservationError("errors is neither 'refuse' nor 'skip'; choose one of them")
         needed = [name for name in self.schema.columns if name != self.schema.unit]
-        raw, length = columns_of(data, dict.fromkeys([*needed, *self.schema.feature_names]))
+        raw, length = self._columns(data, dict.fromkeys([*needed, *self.schema.feature_names]))
         judge = Judge(length)
         columns = self._features(raw, judge)
         labels = self._labels(raw, judge)
@@ -184,6 +147,12 @@ class Door:
         )
         return found.take(np.flatnonzero(~judge.bad)) if judge.problems else found
 
+    def _columns(self, data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
+        raw, length = columns_of(data, names)
+        for name, column in raw.items():
+            refuse_damaged(name, column)
+        return raw, length
+
     def _features(self, raw: dict[str, Raw], judge: Judge) -> dict[str, Column]:
         return {
             feature.name: numbers(feature.name, raw[feature.name], judge)
@@ -201,30 +170,16 @@ class Door:
 
     def _label(self, label: Label, raw: Raw, judge: Judge) -> NDArray[np.int64]:
         if label.edges is not None:
-            column = numbers(label.name, raw, judge)
-            judge.mark(label.name, nulls(column), "has no label")
-            keys = np.empty(len(column), dtype=np.uint64)
-            cuts = np.array(label.edges)
-            cut_all(floats(column), 0, cuts.size, cuts, keys)
-        else:
-            keys = values(label.name, raw, judge, self.encoder.hasher)
-            if not isinstance(keys, np.ndarray):
-                keys = self.encoder.hasher.column(keys)
-            missing, other = np.uint64(self.encoder.hasher.missing), label.cardinality
-            judge.mark(label.name, keys == missing, "has no label")
-            present = keys != missing
-            find_all(
-                keys,
-                missing,
-                0,
-                self._classes[label.name][0].size,
-                other + 2,
-                *self._classes[label.name],
-            )
-            judge.mark(
-                label.name, (keys >= other) & present, "is not one of the label's declared classes"
-            )
-            keys[keys >= other] = 0
+            return _bins(label.name, np.array(label.edges), raw, judge)
+        hasher = self.encoder.hasher
+        column = values(label.name, raw, judge, hasher)
+        keys = column if isinstance(column, np.ndarray) else hasher.column(column)
+        missing, classes = np.uint64(hasher.missing), label.cardinality
+        judge.mark(label.name, keys == missing, NO_LABEL)
+        table = self._classes[label.name]
+        find_all(keys, missing, 0, table[0].size, classes + 2, *table)
+        judge.mark(label.name, keys >= classes, NOT_A_CLASS)
+        keys[keys >= classes] = 0
         return keys.astype(np.int64)
 
     def _weights(self, raw: dict[str, Raw], judge: Judge) -> NDArray[np.int64]:
@@ -233,143 +188,16 @@ class Door:
         column = numbers(self.schema.weight, raw[self.schema.weight], judge)
         propensity = floats(column, missing=np.nan)
         good = (propensity > 0.0) & (propensity <= 1.0)
-        judge.mark(self.schema.weight, ~good, "is not a propensity above 0 and at most 1")
-        safe = np.where(good, propensity, 1.0)
-        unit, most = self.settings.weight_unit, self.settings.omega
-        return np.minimum(np.floor(unit / safe), float(most)).astype(np.int64)
+        judge.mark(self.schema.weight, ~good, NOT_A_PROPENSITY)
+        with np.errstate(over="ignore"):  # one over a tiny propensity is infinite, and clipped
+            weights = np.floor(self.settings.weight_unit / np.where(good, propensity, 1.0))
+        # Clipped again as integers: as a double, omega may be rounded up.
+        return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)
 
 
-def nulls(column: Any) -> NDArray[np.bool_]:
-    """Where a column has no value."""
-    return np.asarray(column.is_null())
-
-
-def floats(column: Any, missing: float = 0.0) -> NDArray[np.float64]:
-    """A checked column of numbers as doubles."""
-    cast = column.cast(pa.float64(), safe=False)
-    return np.asarray(cast.fill_null(missing) if cast.null_count else cast, dtype=np.float64)
-
-
-def _plain(column: Any) -> Any:
-    """Dictionary- and run-length-encoded columns, decoded."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    if pa.types.is_run_end_encoded(column.type):
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        return pa.chunked_array([pc.run_end_decode(chunk) for chunk in chunks])
-    return column
-
-
-def values(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Column:
-    """A column of categories: any hashable type; floats must be finite."""
-    if isinstance(raw, list):
-        if {type(value) for value in raw} - {type(None)} in [{kind} for kind in _PLAIN]:
-            try:
-                return values(name, pa.array(raw), judge, hasher)
-            except (pa.ArrowInvalid, OverflowError, UnicodeError):
-                pass  # one value does not fit; find out which, one by one
-        return _hashed(name, raw, judge, hasher)
-    if not hashable(raw.type):
-        raise ObservationError(f"column {name!r} {unhashable(raw.type)}")
-    inner = raw.type.value_type if hasattr(raw.type, "value_type") else raw.type
-    if pa.types.is_floating(inner):
-        raw = _plain(raw)
-        judge.mark(name, _not_finite(raw), NOT_FINITE)
-    return raw
-
-
-def _not_finite(column: Any) -> Any:
-    return pc.invert(pc.fill_null(pc.is_finite(column), True))
-
-
-def _hashed(name: str, raw: list[object], judge: Judge, hasher: Hasher) -> Keys:
-    return _each(name, raw, judge, np.uint64, lambda value: hasher.payload(*canonical(value)))
-
-
-def numbers(name: str, raw: Raw, judge: Judge) -> Any:
-    """A column of numbers: integers, floats, booleans or decimals; floats must be finite."""
-    if isinstance(raw, list):
-        real = _each(name, raw, judge, np.float64, _real)
-        return pa.array(real, mask=np.array([value is None or value is ABSENT for value in raw]))
-    raw = _plain(raw)
-    if pa.types.is_boolean(raw.type):
-        return raw.cast(pa.uint8())
-    if pa.types.is_decimal(raw.type) or pa.types.is_null(raw.type):
-        return raw.cast(pa.float64())
-    if pa.types.is_floating(raw.type):
-        judge.mark(name, _not_finite(raw), NOT_FINITE)
-        return raw.cast(pa.float32()) if raw.type == pa.float16() else raw
-    if pa.types.is_integer(raw.type):
-        return raw
-    raise ObservationError(f"column {name!r} has type {raw.type} where numbers are needed; cast it")
-
-
-def _real(value: object) -> float:
-    if value is None:
-        return 0.0
-    if not isinstance(value, int | float | np.integer | np.floating | np.bool_):
-        raise TypeError(NOT_A_NUMBER)
-    try:
-        real = float(value)
-    except OverflowError:
-        raise TypeError(NOT_FINITE) from None
-    if not np.isfinite(real):
-        raise TypeError(NOT_FINITE)
-    return real
-
-
-def _each(
-    name: str, raw: list[object], judge: Judge, dtype: Any, convert: Callable[[object], Any]
-) -> NDArray[Any]:
-    """Convert values one by one; those that raise TypeError are marked and become zero."""
-    out = np.zeros(len(raw), dtype=dtype)
-    reasons: dict[str, list[int]] = {}
-    for i, value in enumerate(raw):
-        try:
-            if value is ABSENT:
-                raise TypeError(NO_COLUMN)
-            out[i] = convert(value)
-        except TypeError as problem:
-            reasons.setdefault(str(problem), []).append(i)
-    for reason, rows in reasons.items():
-        mask = np.zeros(len(raw), dtype=np.bool_)
-        mask[rows] = True
-        judge.mark(name, mask, reason)
-    return out
-
-
-def times_of(name: str, raw: Raw, judge: Judge) -> NDArray[np.int64]:
-    """Event times in microseconds since the epoch; numbers are seconds, text is ISO 8601."""
-    if isinstance(raw, list):
-        return _each(name, raw, judge, np.int64, _microseconds)
-    raw = _plain(raw)
-    if pa.types.is_timestamp(raw.type) or pa.types.is_date(raw.type):
-        judge.mark(name, nulls(raw), "has no time")
-        try:
-            micros = raw.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0)
-        except pa.ArrowInvalid:
-            return _each(name, raw.to_pylist(), judge, np.int64, _microseconds)
-        return np.asarray(micros, dtype=np.int64)
-    if pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):
-        seconds = floats(raw, missing=np.nan)
-        good = np.abs(seconds) < 9.0e12  # about 285,000 years, within 64 bits of microseconds
-        judge.mark(name, ~good, "is not a time; send timestamps or seconds since the epoch")
-        return np.round(np.where(good, seconds, 0.0) * 1e6).astype(np.int64)
-    return _each(name, raw.to_pylist(), judge, np.int64, _microseconds)
-
-
-def _microseconds(value: object) -> int:
-    problem = TypeError("is not a time; send timestamps, ISO 8601 text or seconds since the epoch")
-    if isinstance(value, str):
-        try:
-            value = dt.datetime.fromisoformat(value)
-        except ValueError:
-            raise problem from None
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (aware - _EPOCH) // dt.timedelta(microseconds=1)
-    if isinstance(value, int | float | np.integer | np.floating) and abs(float(value)) < 9.0e12:
-        return round(float(value) * 1e6)
-    raise problem
+def _bins(name: str, cuts: NDArray[np.float64], raw: Raw, judge: Judge) -> NDArray[np.int64]:
+    column = numbers(name, raw, judge)
+    judge.mark(name, column.is_null(), NO_LABEL)
+    bins = np.empty(len(column), dtype=np.uint64)
+    cut_all(floats(column), 0, cuts.size, cuts, bins)
+    return bins.astype(np.int64)

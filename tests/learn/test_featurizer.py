@@ -5,6 +5,8 @@ import inspect
 import math
 import os
 import pickle
+import signal
+import threading
 from dataclasses import fields
 from typing import Any
 
@@ -34,6 +36,7 @@ from pyramidion import (
     Settings,
     StateError,
 )
+from pyramidion.counts.arena import Arena
 
 INF = math.inf
 NEAR = 0.02  # two fits have two hash keys: a collision or two stirs the strength of shrinkage
@@ -141,7 +144,7 @@ def test_every_setting_is_a_parameter_with_the_same_default() -> None:
 
 
 def test_all_containers_give_the_same_features() -> None:
-    X, y = flights(500)
+    X, y = flights()
     frames = {
         "pandas": X,
         "polars": pl.from_pandas(X),
@@ -157,7 +160,7 @@ def test_all_containers_give_the_same_features() -> None:
 
 
 def test_arrays_have_columns_by_position() -> None:
-    X, y = flights(500)
+    X, y = flights()
     array = X.to_numpy()
     featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1]).fit(array, y)
     assert list(featurizer.get_feature_names_out()) == ["P(late=1|x0)", "P(late=1|x1)"]
@@ -196,6 +199,30 @@ def test_floats_without_bins_are_counted_by_value_and_the_user_is_told() -> None
         CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X.astype({"plane": float}), y)
 
 
+def test_no_row_of_an_untyped_list_changes_how_another_is_read() -> None:
+    plain = [[1]] * 1_000 + [[2]]
+    mixed = [[1]] * 1_000 + [["a"]]
+    y = [0, 1] * 500 + [1]
+    for X in (plain, mixed):
+        featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], columns=("count",)).fit(X, y)
+        assert featurizer.transform([[1]]).sum() == 1_000
+    large = [[2**53 + 1]] * 10 + [[0.5]]
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], columns=("count",))
+    assert featurizer.fit(large, [0, 1] * 5 + [1]).transform([[2**53 + 1]]).sum() == 10
+
+
+def test_labels_in_a_list_are_judged_one_by_one() -> None:
+    with pytest.raises(ObservationError, match="2 of 3 rows"):
+        CountFeaturizer(epsilon=1.0, classes=["0", "1"]).fit([["a"]] * 3, [1, 0, "1"])
+
+
+@pytest.mark.parametrize("X", [["Alice", "Bob"], "Alice", [["Alice"], ["Bob", "Eve"]]])
+def test_what_is_no_table_is_refused_without_quoting_it(X: Any) -> None:
+    with pytest.raises(ValueError, match=r"X|array") as caught:
+        CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, [0, 1])
+    assert "Alice" not in str(caught.value)
+
+
 # --- schema ----------------------------------------------------------------------------
 
 
@@ -211,6 +238,47 @@ def test_classes_are_never_read_off_private_data() -> None:
         CountFeaturizer(epsilon=1.0).fit(X, y)
     CountFeaturizer(epsilon=1.0).fit(X, y.astype(bool))
     CountFeaturizer(epsilon=INF).fit(X, y)
+
+
+def test_a_schema_is_guessed_from_declared_types_and_never_from_values() -> None:
+    y = np.array([0, 1] * 50)
+    flags = [True, False] * 50
+    for column in (flags, [*flags[:-1], "x"]):
+        X = pd.DataFrame({"flag": pd.Series(column, dtype=object)})
+        schema = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y).schema_
+        assert schema.features == (Categorical("flag"),)
+    for typed in (pd.DataFrame({"flag": flags}), pa.table({"flag": flags}), np.array([flags]).T):
+        schema = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(typed, y).schema_
+        assert schema.features[0].dense
+
+
+def test_columns_of_dicts_are_declared_where_there_is_privacy() -> None:
+    rows, y = [{"a": 1}, {"a": 2, "diagnosis": 3}], [0, 1]
+    with pytest.raises(PrivacyError, match="features"):
+        CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(rows, y)
+    featurizer = CountFeaturizer(epsilon=1.0, classes=[0, 1], features=[Categorical("a")])
+    assert featurizer.fit(rows, y).schema_.feature_names == ("a",)
+
+
+def test_a_unit_is_refused_since_nothing_here_would_enforce_it() -> None:
+    X, y = flights(10)
+    features, label = [Categorical("carrier")], Label("late", classes=[0, 1])
+    schema = Schema(features=features, label=label, unit="plane")
+    with pytest.raises(SchemaError, match="unit"):
+        CountFeaturizer(epsilon=1.0, schema=schema).fit(X, y)
+
+
+def test_weight_and_time_are_needed_to_count_and_not_to_featurize() -> None:
+    X, y = flights()
+    schema = Schema(
+        features=[Categorical("carrier")],
+        label=Label("late", classes=[0, 1]),
+        weight="p",
+        time="when",
+    )
+    counted = X.assign(p=0.5, when=1.6e9)
+    featurizer = CountFeaturizer(epsilon=1.0, schema=schema, p_min=0.1).fit(counted, y)
+    assert featurizer.transform(X).shape == (len(X), 1)
 
 
 def test_several_labels_are_counted_jointly() -> None:
@@ -405,6 +473,72 @@ def test_a_fit_that_fails_changes_nothing() -> None:
     with pytest.raises(ObservationError):
         featurizer.partial_fit(X, y.replace(1, 7))
     assert featurizer.privacy_.windows == 1
+
+
+def counts(featurizer: CountFeaturizer, X: pd.DataFrame) -> NDArray[np.float32]:
+    """Rows counted for each row's carrier and plane."""
+    found = featurizer.transform(X)
+    return np.stack([found[:, :2].sum(axis=1), found[:, 2:].sum(axis=1)])
+
+
+def test_a_batch_that_fails_in_one_table_is_counted_in_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = flights()
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], columns=("count",)).fit(X, y)
+    count = Arena._count
+
+    def failing(arena: Arena, table: int, *rest: Any) -> None:
+        if table == 2 and rest[1][0] > 0:
+            raise MemoryError
+        count(arena, table, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Arena, "_count", failing)
+        with pytest.raises(MemoryError):
+            featurizer.partial_fit(X, y)
+    featurizer.partial_fit(X, y)
+    np.testing.assert_array_equal(counts(featurizer, X), 2 * counts(clone(featurizer).fit(X, y), X))
+
+
+@pytest.mark.parametrize("delay", [0.005, 0.02, 0.05, 0.1])
+def test_a_batch_broken_off_by_ctrl_c_is_counted_whole_or_not_at_all(delay: float) -> None:
+    X, y = flights(200_000)
+    finite = [Categorical("carrier", domain=["C0"]), Continuous("plane", edges=[150])]
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], features=finite)
+    featurizer.partial_fit(X[:10], y[:10])
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        for _ in range(100):
+            featurizer.partial_fit(X, y)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    arena = featurizer.snapshot_._arena
+    assert arena.rows % 200_000 == 10
+    assert [arena.cells(table).sum() for table in range(3)] == [arena.rows] * 3
+
+
+def test_copies_made_while_counting_never_share_a_populating_window() -> None:
+    X, y = flights(50)
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], buckets=256).fit(X, y)
+    stop = threading.Event()
+
+    def count() -> None:
+        while not stop.is_set():
+            featurizer.partial_fit(X, y)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    try:
+        copies = [copy.copy(featurizer)._counting_ for _ in range(500)]
+    finally:
+        stop.set()
+        counter.join()
+    assert all(made._populating is None for made in copies)
 
 
 def test_no_label_or_value_appears_in_an_error() -> None:

@@ -91,6 +91,16 @@ def test_budgets_that_mean_nothing_are_refused(epsilon: float, delta: float) -> 
         rho_of(epsilon=epsilon, delta=delta)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(1000.0, 1e-9), (1e-6, 1e-12), (50.0, 0.999)])
+def test_extreme_budgets_convert_without_failing(epsilon: float, delta: float) -> None:
+    assert delta_of(rho=rho_of(epsilon=epsilon, delta=delta), epsilon=epsilon) <= delta
+
+
+def test_a_delta_too_small_for_doubles_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="delta"):
+        rho_of(epsilon=1.0, delta=5e-324)
+
+
 @pytest.mark.parametrize("none", [Fraction(0), Fraction(-1)])
 def test_a_table_without_a_share_gets_no_noise_and_is_refused(none: Fraction) -> None:
     with pytest.raises(PrivacyError, match="share"):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pyramidion.counts import kernels
 from pyramidion.counts.layout import ALIGN, Layout, Table
-from pyramidion.errors import FormatError, StateError
+from pyramidion.errors import FormatError, PrivacyError, StateError
 from pyramidion.observations import Observations
 
 Fill = Callable[[int, NDArray[Any]], None]
@@ -50,6 +50,9 @@ class Arena:
         self.max_rows = max_rows
         self.rows = 0
         self.sealed = False
+        self.raw = False
+        """Whether exact counts were taken off: as raw as their rows, never stored."""
+        self._broken = False
         block = np.zeros(layout.nbytes + ALIGN, dtype=np.uint8)
         start = -block.ctypes.data % ALIGN
         self._block = block[start : start + layout.nbytes]
@@ -94,6 +97,7 @@ class Arena:
 
     def seal(self) -> None:
         """Take no more counts; answer from now on."""
+        self._whole()
         self.sealed = True
         base = self._block.base
         if isinstance(base, np.ndarray):
@@ -103,7 +107,10 @@ class Arena:
     # --- counts -----------------------------------------------------------------
 
     def add(self, observations: Observations, threads: int = 1) -> None:
-        """Count observations, each once in every table."""
+        """Count observations, each once in every table.
+
+        ``threads`` share the tables among them; two calls at once would lose counts.
+        """
         if self.sealed:
             raise StateError("sealed count tables take no more counts; open a new window")
         self._must_fit(observations)
@@ -112,11 +119,27 @@ class Arena:
                 f"the window has room for {self.max_rows - self.rows} of {len(observations)} rows; "
                 f"open a new window, or raise max_rows_per_window"
             )
-        self._apply(observations, observations.weights, threads)
+        self._whole()
+        self._broken = True
+        self._apply(observations, +observations.weights, threads)
         self.rows += len(observations)
+        self._broken = False
+
+    def _whole(self) -> None:
+        if self._broken:
+            raise StateError(
+                "counting was broken off and could not be undone, so some tables hold a batch that "
+                "others do not; count this window's rows again into a new one"
+            )
 
     def _must_fit(self, observations: Observations) -> None:
-        """Kernels check no index, so rows of another schema must never reach them."""
+        """Kernels check no index and no weight, so other rows must never reach them."""
+        weights = observations.weights
+        if weights.min(initial=1) < 1 or weights.max(initial=1) > self.layout.weight:
+            raise PrivacyError(
+                "observations weigh more than the noise of these tables hides; make them with the "
+                "door that these tables were made for"
+            )
         encoder = observations.encoder
         theirs = [(shape.name, shape.codes) for shape in encoder.shapes]
         ours = [(t.name, t.width if t.kind == "dense" else None) for t in self.layout.tables[1:]]
@@ -127,19 +150,33 @@ class Arena:
             )
 
     def _apply(self, observations: Observations, weights: NDArray[np.int64], threads: int) -> None:
+        """Count in every table, or in none: what was counted is taken out where one fails.
+
+        Workers do it, also a single one: Ctrl-C stops the main thread alone, so
+        what a worker has counted and what it says it has are the same.
+        """
+        done: list[tuple[int, int, int]] = []
+
         def count(table: int) -> None:
             slots = self._slots(min(len(observations), CHUNK))
             for start in range(0, len(observations), CHUNK):
                 stop = min(start + CHUNK, len(observations))
                 self._count(table, observations, weights, start, stop, slots)
+                done.append((table, start, stop))
 
-        tables = range(len(self.layout.tables))
-        if threads == 1 or len(observations) < _FEW:
-            for table in tables:
-                count(table)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(count, sorted(tables, key=self._effort)))
+        tables = sorted(range(len(self.layout.tables)), key=self._effort)
+        pool = ThreadPoolExecutor(threads if len(observations) >= _FEW else 1)
+        try:
+            list(pool.map(count, tables))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for table, start, stop in done:
+                slots = self._slots(stop - start)
+                self._count(table, observations, -weights, start, stop, slots)
+            self._broken = False
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _effort(self, table: int) -> int:
         """Sketches first: threads end together."""
@@ -189,6 +226,7 @@ class Arena:
         if len(observations) > self.rows:
             raise StateError("more rows than these tables hold cannot be taken off them")
         rest = self._twin()
+        rest.raw = True
         rest._apply(observations, -observations.weights, threads)
         rest.rows -= len(observations)
         rest.seal()
@@ -204,7 +242,7 @@ class Arena:
         self._must_be_sealed()
         twin = Arena(self.layout, self.max_rows)
         twin._block[:] = self._block
-        twin.rows = self.rows
+        twin.rows, twin.raw = self.rows, self.raw
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -248,9 +286,9 @@ class Arena:
         tables = tuple(
             replace(t, bound=bound) for t, bound in zip(self.layout.tables, bounds, strict=True)
         )
-        layout = Layout(tables, self.layout.labels, self.layout.secret)
+        layout = replace(self.layout, tables=tables)
         total = Arena(layout, sum(f * a.max_rows for f, a in zip(factors, arenas, strict=True)))
-        total.rows = rows
+        total.rows, total.raw = rows, any(arena.raw for arena in arenas)
         for table, spec in enumerate(tables):
             cells = _summed([a._flat(table) for a in arenas], factors)
             if int(np.abs(cells).max()) > spec.bound:
@@ -264,17 +302,23 @@ class Arena:
     def to_bytes(self) -> bytes:
         """Sealed tables as bytes: versioned, checksummed, uncompressed, of public size."""
         self._must_be_sealed()
+        if self.raw:
+            raise PrivacyError(
+                "these tables had exact counts taken off and are as raw as those rows (P1); they "
+                "are never stored, make them again when they are needed"
+            )
         head = json.dumps(
             {
                 "tables": [asdict(table) for table in self.layout.tables],
                 "labels": self.layout.labels,
+                "weight": self.layout.weight,
                 "fingerprint": self.layout.fingerprint,
                 "rows": self.rows,
                 "max_rows": self.max_rows,
             }
         ).encode()
         start = MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little")
-        parts = (start, head, memoryview(self._block))
+        parts = (start, head, self._block.data)
         return b"".join((*parts, _checksum(*parts)))
 
     @classmethod
@@ -283,7 +327,7 @@ class Arena:
         head, block = _opened(data)
         try:
             tables = tuple(Table(**table) for table in head["tables"])
-            layout = Layout(tables, int(head["labels"]), secret)
+            layout = Layout(tables, int(head["labels"]), secret, int(head["weight"]))
             known = layout.fingerprint == head["fingerprint"]
             rows, max_rows = int(head["rows"]), int(head["max_rows"])
         except (LookupError, TypeError, ValueError, OverflowError) as problem:

@@ -1,9 +1,9 @@
 """Which columns features have, where each comes from, and what it is called.
 
 Every table gives the same columns, in the order of the schema's tables; raw
-values of small finite features come after, one column per value. Names hold
-none of the characters that LightGBM refuses (a group's parts are joined by
-``*``).
+values of small finite features come after, one column per value. Names are
+unique, and hold none of the characters that LightGBM refuses unless the schema's
+own names do (a group's parts are joined by ``*``).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Columns:
             if len(shape.parts) == 1 and codes is not None and codes <= settings.passthrough:
                 self.raw.append((table, len(self.names), codes))
                 self.names += _raw_names(schema.feature(shape.parts[0]))
+        self.names = _unique(self.names)
 
     @property
     def width(self) -> int:
@@ -77,6 +78,24 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
         if label.continuous:
             found.append((kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
         start += len(classes)
+    return found
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The names, each once: 'other' of a domain that lists 'other' becomes 'other (2)'.
+
+    >>> _unique(["color=other", "color=other", "color=missing"])
+    ['color=other', 'color=other (2)', 'color=missing']
+    """
+    given, taken = set(names), set[str]()
+    found = []
+    for name in names:
+        number, free = 1, name
+        while free in taken or (number > 1 and free in given):
+            number += 1
+            free = f"{name} ({number})"
+        taken.add(free)
+        found.append(free)
     return found
 
 

@@ -3,23 +3,30 @@
 **Ratio** (the paper's): c_l / Σc, or the prior where the estimate's standard
 deviation would pass a threshold.
 
-**Shrinkage** (default): with π the prior, c_l the count of class l, s = Σ c_l,
-n = max(s, 0) and V_l the noise of c_l - π_l s in units of π_l(1 - π_l),
+**Shrinkage** (default): with π the prior, c_l the count of class l, n = max(Σ c_l, 0),
+c_l moved to 0 or n where noise took it beyond, and V_l the noise of c_l - π_l n in
+units of π_l(1 - π_l),
 
-    p_l = π_l + (c_l - π_l s) · n / (n² + a n + (a + 1) V_l),
+    p_l = π_l + (c_l - π_l n) · n / (n² + a n + (a + 1) V_l),
 
-clipped and renormalised. It is the best linear estimate when a key's own rates
-scatter around the prior with variance π(1-π)/(a+1): sampling adds π(1-π)/n,
-noise adds π(1-π)V/n². Without noise it is (c_l + aπ_l)/(n + a), the usual
-smoothing; under noise much larger than the counts it is the prior.
+renormalised. It is the best linear estimate when a key's own rates scatter around
+the prior with variance π(1-π)/(a+1): sampling adds π(1-π)/n, noise adds π(1-π)V/n².
+Without noise it is (c_l + aπ_l)/(n + a), the usual smoothing; under noise much
+larger than the counts it is the prior. It is never 0 or 1 under noise: the counts
+are moved, not the result (on synthetic tables, 8 to 20 % less excess log loss).
+With importance weights, a observations weigh a·g, see `pyramidion.counts.scatter`.
 
 Everything is computed from sealed cells, so it is post-processing and free:
 - the prior, from its own noisy table;
-- V, from the known noise and, in sketches, from the median absolute cell: most
-  cells hold collisions and noise, few hold a heavy key, so the median sees the
-  former. F₂/width would be ruled by the few heavy keys;
-- a, per table, by moments: how much the rates of cells that stand out from the
-  noise scatter beyond sampling and noise.
+- V, from the known noise, and in sketches from *probes*: keys that nobody has. An
+  estimate is a count plus an error that does not depend on the count (median,
+  minimum and mean all move with their rows), so what probes find is the error of
+  every key, collisions included. Their largest twentieth is cut: a few meet a heavy
+  key, and F₂/width would be ruled by those;
+- of a count-min sketch the probes' median too, where it is below zero: noise makes
+  the minimum too small, and shrinkage takes that off (the ratio does not). What
+  collisions add is left: their rates are near the prior, so they shrink a key to it;
+- a, per table and label, by moments.
 """
 
 from __future__ import annotations
@@ -28,6 +35,7 @@ import math
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +43,8 @@ from numpy.typing import NDArray
 
 from pyramidion.counts import kernels
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
+from pyramidion.errors import StateError
 from pyramidion.schema import Label, Schema
 from pyramidion.settings import Settings
 
@@ -53,10 +63,12 @@ MEAN_NEAR_MEDIAN = (
     0.0694, 0.0647,
 )  # fmt: skip
 
-_MAD = 1.4826  # standard deviation of a normal variable over its median absolute value
-_SAMPLE = 65_536  # cells looked at for each moment
-_STRENGTHS = (0.5, 1e7)
-_TYPICAL = 1 / 11  # 1/(a + 1) where nothing can be seen, and for weighing cells: a = 10
+_ENOUGH = 1 << 17  # cells: more hash rows of a table are looked at until there are so many
+_MOST = 1 << 22  # cells: one hash row with more is looked at in part, 32 MB of doubles
+_PROBES = 4_096  # and fewer, but at least _FEWEST, where labels are many
+_FEWEST = 512
+_CUT = 0.95
+_LEAST = 1e-12  # of the prior: 1 - π must stay above 0 in doubles
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,11 @@ class Classes:
         counts = np.bincount(self.of_joint.ravel(), minlength=int(self.borders[-1]))
         return counts.astype(np.float64)
 
+    @cached_property
+    def of_label(self) -> list[slice]:
+        """The class columns of each label."""
+        return [slice(int(start), int(stop)) for start, stop in pairwise(self.borders)]
+
     def summed(self, cells: NDArray[Any]) -> Floats:
         """Cells [..., joint label] to [..., class column]."""
         out = np.zeros((*cells.shape[:-1], int(self.borders[-1])))
@@ -97,7 +114,11 @@ def _centers(label: Label) -> tuple[float, ...]:
 
 
 class Estimates:
-    """Features from complete tables: all that depends on cells, computed once."""
+    """Features from complete tables: all that depends on cells, computed once.
+
+    ``variances`` are those of one cell of each table, ``windows`` how many tables
+    with noise of their own were summed.
+    """
 
     def __init__(
         self,
@@ -106,16 +127,20 @@ class Estimates:
         arena: Arena,
         variances: tuple[float, ...],
         template: NDArray[np.int64],
+        windows: int = 1,
     ) -> None:
         self._settings = settings
         self._arena = arena
-        self._unit = float(settings.weight_unit)
+        self._weighted = schema.weight is not None
+        self._unit = float(settings.weight_unit) if self._weighted else 1.0
+        self._windows = windows
         self._classes = Classes.of(schema)
         self._template = template
         self.prior = self._prior()
         tables, columns = len(arena.layout.tables), self.prior.size
-        self.strength = np.zeros(tables)
+        self.strength = np.zeros((tables, len(schema.labels)))
         self.spread = np.zeros((tables, columns))
+        self.shift = np.zeros((tables, columns))
         self.deviations = np.zeros((tables, columns))
         for table in range(1, tables):
             self._study(table, variances[table])
@@ -124,70 +149,116 @@ class Estimates:
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
         prior: Floats = np.maximum(counts, 0.0) + 1.0
-        for start, stop in zip(self._classes.borders, self._classes.borders[1:], strict=False):
-            prior[start:stop] /= prior[start:stop].sum()
+        for label in self._classes.of_label:
+            prior[label] = np.maximum(prior[label] / prior[label].sum(), _LEAST)
+            prior[label] /= prior[label].sum()
         return prior
 
     def _study(self, table: int, variance: float) -> None:
+        """What the kernel must know of one table: how to take the middle, V, shift, a."""
         spec = self._arena.layout.tables[table]
-        cells = self._arena.cells(table)
-        step = max(1, cells.shape[0] * cells.shape[1] // _SAMPLE)
-        sums = self._classes.summed(cells[:, ::step].reshape(-1, cells.shape[2]))
-        noise = variance * self._classes.sizes
-        if spec.kind == "dense":
-            row = noise
-        else:
-            row = np.maximum(noise, (_MAD * np.median(np.abs(sums), axis=0)) ** 2)
-        averaged = spec.kind == "count-median" and self._settings.mechanism == "gaussian"
-        efficiency = (MEAN_NEAR_MEDIAN if averaged else MEDIAN_OF_LAPLACE)[spec.rows - 1]
-        self.deviations[table] = np.sqrt(row) if averaged else 0.0
-        spread = self._relative_noise(row * efficiency)
-        if self._settings.estimate == "ratio":
-            self.spread[table] = spread
-            return
-        strength = self._strength(sums, noise, sketch=spec.kind != "dense")
-        self.strength[table] = strength * self._unit
-        self.spread[table] = (strength + 1.0) * spread
+        noise, sums = variance * self._classes.sizes, self._sample(table)
+        if spec.kind == "count-median":
+            row = np.maximum(noise, (MAD * np.median(np.abs(sums), axis=0)) ** 2)
+            self.deviations[table] = np.where(self._averaged, np.sqrt(row), 0.0)
+        spread = self._spread(table, noise)
+        for m, label in enumerate(self._classes.of_label):
+            scatter = Scatter.of(
+                sums[:, label],
+                self.prior[label],
+                noise[label],
+                sketch=spec.kind != "dense",
+                beyond=self._stands_out(len(sums)),
+            )
+            grain = self._grain(scatter)
+            strength = 1.0
+            if self._settings.estimate == "shrinkage":
+                strength = scatter.strength(grain)
+                spread[label] *= strength + 1.0
+            self.strength[table, m] = strength * grain
+        self.spread[table] = spread
 
-    def _relative_noise(self, variance: Floats) -> Floats:
-        """V_l: variance of c_l - π_l s in units of π_l (1 - π_l)."""
+    def _sample(self, table: int) -> Floats:
+        """Some of a table's cells, by class columns: whole hash rows, if at all possible.
+
+        A hash row has every key once, so that the few keys of a small table are all seen.
+        """
+        cells = self._arena.cells(table)
+        _, width, labels = cells.shape
+        rows, step = max(1, _ENOUGH // (width * labels)), max(1, width * labels // _MOST)
+        return self._classes.summed(cells[:rows, ::step].reshape(-1, labels))
+
+    @cached_property
+    def _averaged(self) -> NDArray[np.bool_]:
+        """Which columns take the mean of near rows: noise there is Gaussian, or nearly so.
+
+        The median is better for Laplace noise alone, worse for the sum of two or more.
+        """
+        draws = self._windows * self._classes.sizes
+        gaussian = self._settings.mechanism == "gaussian"
+        return np.full(draws.shape, True) if gaussian else (draws > 1) & self._settings.private
+
+    def _spread(self, table: int, noise: Floats) -> Floats:
+        """V_l: variance of c_l - π_l s in units of π_l (1 - π_l); sets the shift on its way."""
+        spec = self._arena.layout.tables[table]
+        efficiency = np.where(
+            self._averaged, MEAN_NEAR_MEDIAN[spec.rows - 1], MEDIAN_OF_LAPLACE[spec.rows - 1]
+        )
+        spread = self._of_rates(noise * efficiency)
+        if spec.kind == "dense":
+            return spread
+        errors = self._probed(table)
+        if spec.kind == "count-median":
+            return np.maximum(spread, self._of_errors(errors))
+        typical = np.median(errors, axis=0)
+        if self._settings.estimate == "shrinkage":
+            self.shift[table] = np.minimum(typical, 0.0)
+        return self._of_errors(errors - typical)
+
+    def _of_rates(self, variance: Floats) -> Floats:
         out = np.empty_like(variance)
-        for start, stop in zip(self._classes.borders, self._classes.borders[1:], strict=False):
-            p, v = self.prior[start:stop], variance[start:stop]
-            out[start:stop] = ((1 - p) ** 2 * v + p**2 * (v.sum() - v)) / (p * (1 - p))
+        for label in self._classes.of_label:
+            p = self.prior[label]
+            out[label] = noise_of_rates(variance[label], p) / (p * (1 - p))
         return out
 
-    def _strength(self, sums: Floats, noise: Floats, *, sketch: bool) -> float:
-        """a: from the scatter of the cells' rates beyond sampling and noise.
+    def _probed(self, table: int) -> Floats:
+        """What the sketch says of keys that nobody has: its errors."""
+        size = max(_FEWEST, min(_PROBES, _ENOUGH // self._arena.layout.labels))
+        keys = np.random.default_rng(0).integers(0, 1 << 64, size, dtype=np.uint64)
+        return self._counts(table, keys)
 
-        Only cells whose total stands out from the noise are looked at; each tells
-        1/(a + 1) by itself, and is weighed by how well.
+    def _of_errors(self, errors: Floats) -> Floats:
+        out = np.empty(errors.shape[1])
+        for label in self._classes.of_label:
+            p, e = self.prior[label], errors[:, label]
+            size = np.abs(e - p * e.sum(axis=1, keepdims=True))
+            size = np.minimum(size, np.quantile(size, _CUT, axis=0))
+            out[label] = (size**2).mean(axis=0) / (p * (1 - p))
+        return out
+
+    def _grain(self, scatter: Scatter) -> float:
+        """What one observation weighs in the cells: E[w²]/E[w], between F and Ω.
+
+        At least the mean weight; at most what weights between F and Ω of that mean
+        can reach (Bhatia and Davis). Row totals are public, the prior is private.
         """
-        above, below = 0.0, 0.0
-        for start, stop in zip(self._classes.borders, self._classes.borders[1:], strict=False):
-            p, c, v = self.prior[start:stop], sums[:, start:stop], noise[start:stop]
-            s = c.sum(axis=1)
-            known = (1 - p) ** 2 * v + p**2 * (v.sum() - v)
-            off = (c - p * s[:, None]) ** 2
-            total = float(v.sum())
-            if sketch:
-                known = np.maximum(known, _MAD**2 * np.median(off, axis=0))
-                total = max(total, float(_MAD * np.median(np.abs(s))) ** 2)
-            clear = np.abs(s) > max(self._stands_out(len(s)) * total**0.5, 2.0 * self._unit)
-            s2, n = s[clear] ** 2, np.abs(s[clear]) * self._unit
-            pq = float((p * (1 - p)).sum())
-            told = (off[clear].sum(axis=1) - known.sum() - pq * n) / (pq * (s2 - n))
-            weight = (known.sum() / pq / s2 + n / s2 + _TYPICAL) ** -2
-            above += float(weight.sum())
-            below += float(weight @ told)
-        if above == 0.0:
-            return 1.0 / _TYPICAL - 1.0
-        return float(np.clip(above / max(below, 1e-12) - 1.0, *_STRENGTHS))
+        if not self._weighted:
+            return self._unit
+        least, most = self._unit, float(self._settings.omega)
+        total = float(self._arena.cells(0).sum(dtype=np.int64))
+        mean = min(max(total / max(self._arena.rows, 1), least), most)
+        return scatter.grain(mean, most + least - most * least / mean)
 
     def _stands_out(self, cells: int) -> float:
-        """How many deviations of the noise none of so many empty cells would show."""
+        """How many deviations of the noise none of so many empty cells shows, but one time in 20.
+
+        Tails of the sum of several draws are lighter than Laplace's, heavier than Gaussian ones.
+        """
         rare = math.log(max(cells, 1000))
-        return (rare + 3.0) / 2**0.5 if self._settings.mechanism == "laplace" else (2 * rare) ** 0.5
+        if self._settings.mechanism == "laplace":
+            return (rare + 3.0) / math.sqrt(2.0)
+        return math.sqrt(2.0 * (rare + 2.0))
 
     def on(self, arena: Arena) -> Estimates:
         """The same estimates on other cells: nothing is studied anew, not even the prior.
@@ -212,6 +283,7 @@ class Estimates:
             self.prior,
             self.strength,
             self.spread,
+            self.shift,
             self.deviations,
             self._classes.centers,
             self._template,
@@ -220,13 +292,40 @@ class Estimates:
             self._unit,
         )
 
-    def features(self, keys: NDArray[np.uint64], out: NDArray[np.float32], first: int = 0) -> None:
-        """Write the features of keys[table, row] into out[column, row], from a first table on."""
-        # The prior is the plan's first table.
-        kernels.estimate(*self._kernel, keys, first + 1, out)  # type: ignore[call-arg]
+    def features(
+        self,
+        keys: NDArray[np.uint64],
+        out: NDArray[np.float32],
+        first: int = 0,
+        start: int = 0,
+    ) -> None:
+        """Write the features of keys[table, row] into out[column, row].
+
+        From table ``first`` and row ``start`` of ``out`` on, which has all columns
+        and rows. Codes of dense tables must be within them: nothing checks here.
+        """
+        kernels.estimate(*self._kernel, keys, first, out, start)  # type: ignore[call-arg]
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
+        keys = np.ascontiguousarray(keys, dtype=np.uint64)
+        self.check(table, keys)
+        return self._counts(table, keys) / self._unit
+
+    def check(self, table: int, keys: NDArray[np.uint64]) -> None:
+        """Refuse keys that are none, or that a dense table lacks: kernels check no index."""
+        if keys.dtype != np.uint64:
+            raise StateError(
+                "keys are unsigned 64-bit integers; make them with the snapshot's door"
+            )
+        spec = self._arena.layout.tables[table]
+        if spec.kind == "dense" and keys.size and int(keys.max()) >= spec.width:
+            raise StateError(
+                f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
+                f"make keys with the snapshot's own schema"
+            )
+
+    def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))
         kernels.counts_of(
             self._arena.layout.plan,
@@ -238,4 +337,4 @@ class Estimates:
             self.deviations,
             out,
         )
-        return out / self._unit
+        return out

@@ -6,7 +6,7 @@ weight, 64 noise scales), so overflow can neither happen nor tell anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from typing import Literal
@@ -68,7 +68,9 @@ class Layout:
 
     tables: tuple[Table, ...]
     labels: int
-    secret: bytes
+    secret: bytes = field(repr=False)
+    weight: int = 1
+    """Ω: the most that one observation may add to a cell."""
 
     def __post_init__(self) -> None:
         for table in self.tables:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
-from pyramidion.errors import ObservationError
+from pyramidion.errors import ObservationError, StateError
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
 from pyramidion.observations import Door, Observations, Rows
@@ -41,7 +40,19 @@ class Features(np.ndarray[Any, np.dtype[np.float32]]):
         return features
 
     def __array_finalize__(self, other: Any) -> None:
-        self.guarantee = getattr(other, "guarantee", None)
+        """Views promise what they view; results of arithmetic or masks promise nothing."""
+        guarantee = getattr(other, "guarantee", None)
+        if guarantee is not None and np.may_share_memory(self, other):
+            self.guarantee = guarantee
+
+    def __reduce__(self) -> Any:
+        reduced: Any = super().__reduce__()
+        make, given, state = reduced
+        return make, given, (state, self.guarantee)
+
+    def __setstate__(self, state: Any) -> None:
+        array, self.guarantee = state
+        super().__setstate__(array)
 
 
 class Snapshot:
@@ -59,7 +70,12 @@ class Snapshot:
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
         self.estimates = Estimates(
-            door.schema, door.settings, arena, variances, self._columns.template
+            door.schema,
+            door.settings,
+            arena,
+            variances,
+            self._columns.template,
+            guarantee.windows,
         )
 
     @property
@@ -85,10 +101,14 @@ class Snapshot:
             keys = self._door.encoder.one(row)
         out = np.empty((len(self._columns.names), 1), dtype=np.float32)
         self._write(keys, out)
-        return out.reshape(-1)
+        return Features.of(out.reshape(-1), self.guarantee)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
+        if keys.ndim != 2 or len(keys) != len(self._door.encoder.shapes):
+            raise StateError("keys have one row for each table; make them with the snapshot's door")
+        for table in range(len(keys)):
+            self.estimates.check(table + 1, keys[table])
         out = np.empty((len(self._columns.names), keys.shape[1]), dtype=np.float32)
         self._write(keys, out)
         return Features.of(out.T, self.guarantee)
@@ -101,16 +121,15 @@ class Snapshot:
     def array(self, rows: Any, *, threads: int = 1) -> NDArray[np.float32]:
         """Features of a batch as a matrix of 32-bit floats, one column after the other."""
         checked = rows if isinstance(rows, Rows) else self._door.rows(rows)
+        if checked.shapes != self._door.encoder.shapes:
+            raise StateError("rows checked for another schema; give this snapshot's own")
         out = np.empty((len(self._columns.names), len(checked)), dtype=np.float32)
 
-        width = self._columns.width
-
         def write(table: int) -> None:
-            columns = out[table * width : (table + 1) * width]
             for start in range(0, len(checked), CHUNK):
                 stop = min(start + CHUNK, len(checked))
                 keys = checked.keys(table, start, stop)[None, :]
-                self.estimates.features(keys, columns[:, start:stop], table)
+                self.estimates.features(keys, out, table, start)
                 self._columns.pass_through(table, keys[0], out[:, start:stop])
 
         tables = range(len(checked.shapes))
@@ -130,5 +149,5 @@ class Snapshot:
         raw = copy(self)
         raw._arena = self._arena.minus(observations, threads)
         raw.estimates = self.estimates.on(raw._arena)
-        raw.guarantee = replace(self.guarantee, level="P1")
+        raw.guarantee = self.guarantee.raw()
         return raw

@@ -37,7 +37,11 @@ class Counting:
         self._lock = threading.Lock()
 
     def add(self, observations: Observations, *, threads: int) -> None:
-        """Count into the populating window; open one where there is none."""
+        """Count into the populating window; open one where there is none.
+
+        All or nothing: where counting is broken off (memory, Ctrl-C), the batch is
+        taken out again, see `Arena.add`.
+        """
         with self._lock:
             if self._populating is None:
                 self._populating = self.birth.arena()
@@ -48,15 +52,18 @@ class Counting:
     def seal(self) -> None:
         """Close the populating window and add it to the complete tables."""
         with self._lock:
-            if self._populating is None:
-                return
-            self._refuse_other_process()
-            self._populating.seal()
-            arenas = [a for a in (self._complete, self._populating) if a is not None]
-            self._complete = arenas[0] if len(arenas) == 1 else Arena.total(arenas)
-            self._populating = None
-            self._snapshot = None
-            self._sealed += 1
+            self._seal()
+
+    def _seal(self) -> None:
+        if self._populating is None:
+            return
+        self._refuse_other_process()
+        self._populating.seal()
+        arenas = [a for a in (self._complete, self._populating) if a is not None]
+        self._complete = arenas[0] if len(arenas) == 1 else Arena.total(arenas)
+        self._populating = None
+        self._snapshot = None
+        self._sealed += 1
 
     def _refuse_other_process(self) -> None:
         if self._owner != os.getpid():
@@ -67,8 +74,8 @@ class Counting:
 
     def snapshot(self) -> Snapshot:
         """The complete tables; seals first."""
-        self.seal()
         with self._lock:
+            self._seal()
             if self._complete is None:
                 raise StateError("nothing has been counted yet; count some rows first")
             if self._snapshot is None:
@@ -84,9 +91,11 @@ class Counting:
         return self.birth.guarantee(self._sealed + (self._populating is not None))
 
     def __getstate__(self) -> dict[str, Any]:
-        self.seal()
-        kept = {k: v for k, v in vars(self).items() if k not in ("_lock", "_snapshot")}
-        return kept
+        """Sealed, within one hold of the lock: no window may open in between and be shared."""
+        with self._lock:
+            self._seal()
+            kept = {k: v for k, v in vars(self).items() if k not in ("_lock", "_snapshot")}
+        return {**kept, "_populating": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock(), _snapshot=None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -21,7 +20,7 @@ from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.guarantee import Guarantee
 from pyramidion.learn.counting import Counting
-from pyramidion.learn.frames import batch_of, guess_label, guess_schema, labels_of, names_of
+from pyramidion.learn.frames import Frame, frame_of, guess_label, guess_schema, labels_of
 from pyramidion.observations import Observations
 from pyramidion.schema import Feature, Label, Schema
 from pyramidion.settings import Column, Settings
@@ -174,11 +173,17 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _begin(self, X: Any, y: Any, classes: Sequence[Any] | None) -> None:
         for learned in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, learned)
-        self._names_: Sequence[str] = ()
         settings = self._settings()
-        batch = self._batch(X, reset=True)
-        self.schema_ = self._schema(batch, y, settings, classes)
+        frame = self._frame(X, reset=True)
+        self.schema_ = self._schema(frame, y, settings, classes)
+        if self.schema_.unit is not None:
+            raise SchemaError(
+                "the schema names a unit, and CountFeaturizer hides observations, not people; "
+                "drop unit=, and choose k as the most rows a person has"
+            )
         self.settings_ = settings
+        self._names_ = frame.names
+        self._beside_ = [n for n in (self.schema_.weight, self.schema_.time) if n is not None]
         self._counting_ = Counting(self.schema_, settings)
 
     def _settings(self) -> Settings:
@@ -190,7 +195,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
     def _schema(
-        self, batch: Batch, y: Any, settings: Settings, classes: Sequence[Any] | None
+        self, frame: Frame, y: Any, settings: Settings, classes: Sequence[Any] | None
     ) -> Schema:
         if self.schema is not None:
             others = (self.classes, self.label, self.features, self.groups or None, self.weight)
@@ -203,33 +208,32 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         classes = self.classes if classes is None else classes
         if self.label is not None and classes is not None:
             raise SchemaError("both label and classes are given; put the classes into the label")
-        label = self.label or guess_label(y, batch.columns, classes, private=settings.private)
+        private = settings.private
         return guess_schema(
-            batch,
+            frame,
             declared=self.features or (),
             groups=self.groups,
-            label=label,
+            label=self.label or guess_label(y, frame.names, classes, private=private),
             weight=self.weight,
+            private=private,
         )
 
-    def _batch(self, X: Any, *, reset: bool) -> Batch:
-        if issparse(X):
-            raise TypeError("X is sparse, and counts need dense columns; pass X.toarray()")
-        names = names_of(X)
-        if names is None and not hasattr(X, "iloc"):
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-        elif hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        elif names is not None and reset:
-            self.feature_names_in_ = np.array(names, dtype=object)
-            self.n_features_in_ = len(names)
-        if reset:
-            self._names_ = names or [f"x{j}" for j in range(X.shape[1])]
-        wanted = self._names_ if self.schema is None else self.schema.feature_names
-        return batch_of(X, wanted)
+    def _frame(self, X: Any, *, reset: bool) -> Frame:
+        """X as columns, checked against those of the fit as scikit-learn does."""
+        frame = frame_of(X)
+        if frame.by_position and not hasattr(X, "iloc"):
+            validate_data(self, frame.source, reset=reset, dtype=None, ensure_all_finite=False)
+        elif reset:
+            self.n_features_in_ = len(frame.names)
+            if not frame.by_position:
+                self.feature_names_in_ = np.array(frame.names, dtype=object)
+        elif hasattr(X, "iloc") and not self._beside_:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return frame
 
     def _observations(self, X: Any, y: Any) -> Observations:
-        batch = self._batch(X, reset=False)
+        features = [*self.schema_.feature_names, *self._beside_]
+        batch = self._frame(X, reset=False).batch(features)
         labels = labels_of(y, self.schema_.labels)
         for name, column in labels.items():
             if len(column) != batch.length:
@@ -266,7 +270,8 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Features of these rows from all that was counted; private, P2."""
         check_is_fitted(self, "schema_")
-        rows = self._counting_.door.rows(self._batch(X, reset=False))
+        batch = self._frame(X, reset=False).batch(self.schema_.feature_names)
+        rows = self._counting_.door.rows(batch)
         return self.snapshot_.array(rows, threads=self._threads())
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> NDArray[np.float32]:
@@ -281,7 +286,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             own = observations.take(fold)
             rest = snapshot.without(own, threads=self._threads())
             out[:, fold] = rest.array(own, threads=self._threads()).T
-        self.fit_transform_privacy_ = replace(self.privacy_, level="P1")
+        self.fit_transform_privacy_ = self.privacy_.raw()
         return Features.of(out.T, self.fit_transform_privacy_)
 
     def _folds(self, length: int) -> list[NDArray[np.int64]]:

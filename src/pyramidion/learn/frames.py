@@ -1,51 +1,115 @@
 """What scikit-learn users hand over, as columns and as a schema.
 
-Nothing here looks at values to decide what is counted: which columns there
-are, and their types, is all that a schema may be guessed from. Classes are
-declared, or follow from a boolean label; reading them off ``y`` would reveal
-which labels occur, and is done only at epsilon = inf.
+Nothing here looks at values to decide what is counted, and no row changes how
+another one is read: a schema is guessed from the names of columns and from the
+types that their *container* declares, never from what is in an object column or
+in the first dict of a list; arrays without a type are judged value by value.
+Classes are declared, or follow from a boolean label; reading them off ``y`` would
+reveal which labels occur, and is done only at epsilon = inf.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import issparse
 
 from pyramidion.batches import Batch, Raw, columns_of, pandas_column
 from pyramidion.errors import ObservationError, PrivacyError, SchemaError
 from pyramidion.schema import Categorical, Feature, Label, Schema
 
-
-def names_of(X: Any) -> list[str] | None:
-    """The names of the columns, or None where they are known by position alone."""
-    if isinstance(X, pa.Table | pa.RecordBatch):
-        return list(X.schema.names)
-    columns = getattr(X, "columns", None)
-    if columns is not None:
-        names = list(columns)
-        return names if all(isinstance(name, str) for name in names) else None
-    if isinstance(X, Mapping):
-        return list(X)
-    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
-        return list(X[0])
-    return None
+Kind = Literal["bool", "float", "other"]
 
 
-def batch_of(X: Any, names: Sequence[str]) -> Batch:
-    """The named columns; an array's columns take the names in order."""
-    if names_of(X) is not None:
-        return Batch(*columns_of(X, names))
-    columns = [X.iloc[:, j] for j in range(X.shape[1])] if hasattr(X, "iloc") else X.T
-    if len(columns) != len(names):
-        raise ObservationError(
-            f"X has {len(columns)} columns where {len(names)} were fitted; send the same columns"
+@dataclass(frozen=True)
+class Frame:
+    """Columns in their container, by name; those of arrays are called x0, x1, ..."""
+
+    names: list[str]
+    source: Any = field(repr=False)
+    by_position: bool = False
+    from_dicts: bool = False
+
+    def batch(self, names: Sequence[str]) -> Batch:
+        """The named columns."""
+        if not self.by_position:
+            return Batch(*columns_of(self.source, names))
+        taken = {name: self._at(self.names.index(name)) for name in names if name in self.names}
+        return Batch(taken, len(self.source))
+
+    def _at(self, position: int) -> Raw:
+        source = self.source
+        return pandas_column(
+            source.iloc[:, position] if hasattr(source, "iloc") else source[:, position]
         )
-    taken = {name: pandas_column(column) for name, column in zip(names, columns, strict=True)}
-    return Batch(taken, len(X))
+
+    def kind(self, name: str) -> Kind:
+        """The type that the container declares for a column; object columns declare none."""
+        if self.from_dicts:
+            return "other"
+        if isinstance(self.source, pa.Table | pa.RecordBatch):
+            kind = self.source.schema.field(name).type
+            if pa.types.is_boolean(kind):
+                return "bool"
+            return "float" if pa.types.is_floating(kind) else "other"
+        return _declared(self._dtype(name))
+
+    def _dtype(self, name: str) -> Any:
+        source, position = self.source, self.names.index(name)
+        if hasattr(source, "iloc"):
+            return source.dtypes.iloc[position]
+        if hasattr(source, "columns"):
+            return source.schema[name]
+        return source.dtype
+
+
+def _declared(dtype: Any) -> Kind:
+    """By name, so that pandas', polars' and NumPy's types need not be imported."""
+    told = str(dtype).lower()
+    if told.startswith("bool"):
+        return "bool"
+    return "float" if told.startswith(("float", "double")) else "other"
+
+
+def frame_of(X: Any) -> Frame:
+    """X as columns; refuses what has none, without quoting a value."""
+    if issparse(X):
+        raise TypeError("X is sparse, and counts need dense columns; pass X.toarray()")
+    if isinstance(X, pa.Table | pa.RecordBatch):
+        return Frame(list(X.schema.names), X)
+    if isinstance(X, Mapping):
+        X = [X]
+    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        return Frame(list(X[0]), X, from_dicts=True)
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        array = _array(X)
+        return Frame([f"x{j}" for j in range(array.shape[1])], array, by_position=True)
+    if all(isinstance(name, str) for name in columns):
+        return Frame(list(columns), X)
+    return Frame([f"x{j}" for j in range(len(columns))], X, by_position=True)
+
+
+def _array(X: Any) -> Any:
+    """A 2-D array. Without a type of its own it becomes objects: no row may recast another."""
+    try:
+        array = np.asarray(X) if hasattr(X, "dtype") else np.asarray(X, dtype=object)
+    except ValueError:
+        raise ValueError("X has rows of different lengths; every row needs each column") from None
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {'scalar' if array.ndim == 0 else f'{array.ndim}D'} array "
+            f"instead. Reshape your data either using array.reshape(-1, 1) if your data has a "
+            f"single feature or array.reshape(1, -1) if it contains a single sample."
+        )
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported; send real and imaginary parts as columns")
+    return array
 
 
 def labels_of(y: Any, labels: Sequence[Label]) -> dict[str, Raw]:
@@ -55,14 +119,15 @@ def labels_of(y: Any, labels: Sequence[Label]) -> dict[str, Raw]:
             "requires y to be passed, but the target y is None; counts are counts of labels"
         )
     names = [label.name for label in labels]
-    known = names_of(y)
-    if known is not None and set(names) <= set(known):
-        return columns_of(y, names)[0]
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return {names[0]: y}
-    values = y if hasattr(y, "dtype") else np.asarray(y)
+    if hasattr(y, "columns") or isinstance(y, pa.Table | pa.RecordBatch):
+        known = frame_of(y)
+        if not known.by_position and set(names) <= set(known.names):
+            return columns_of(y, names)[0]
+    values = _typed(y)
     if values.ndim == 2 and values.shape[1] == 1 and len(names) == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected", stacklevel=4)
+        warnings.warn("A column-vector y was passed when a 1d array was expected", stacklevel=5)
         values = np.asarray(values).ravel()
     if values.ndim == 1 and len(names) == 1:
         return {names[0]: pandas_column(values)}
@@ -72,39 +137,53 @@ def labels_of(y: Any, labels: Sequence[Label]) -> dict[str, Raw]:
     return {name: pandas_column(array[:, j]) for j, name in enumerate(names)}
 
 
+def _typed(y: Any) -> Any:
+    """y with the type its container declares, or as objects."""
+    return (
+        y
+        if hasattr(y, "dtype") and hasattr(y, "ndim")
+        else np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+    )
+
+
 def guess_schema(
-    batch: Batch,
+    frame: Frame,
     *,
     declared: Iterable[Feature],
     groups: Iterable[Sequence[str]],
     label: Label | Sequence[Label],
     weight: str | None,
+    private: bool,
 ) -> Schema:
-    """A schema from columns' names and types; declared features win, the rest are categories."""
+    """A schema from names and declared types; declared features win, the rest are categories."""
     given = {feature.name: feature for feature in declared}
-    unknown = [name for name in given if name not in batch.columns]
+    if frame.from_dicts and private:
+        if not given:
+            raise PrivacyError(
+                "the columns of dicts are known only from the rows themselves, and may tell what a "
+                "row holds; declare them with features=[...] or schema="
+            )
+        return Schema(features=given.values(), label=label, groups=groups, weight=weight)
+    unknown = [name for name in given if name not in frame.names]
     if unknown:
         raise SchemaError(
             f"feature {unknown[0]!r} is declared and X has no such column; its columns are "
-            f"{', '.join(map(repr, batch.columns))}"
+            f"{', '.join(map(repr, frame.names))}"
         )
     features = [
-        given.get(name) or _guess(name, column)
-        for name, column in batch.columns.items()
-        if name != weight
+        given.get(name) or _guess(name, frame.kind(name)) for name in frame.names if name != weight
     ]
     return Schema(features=features, label=label, groups=groups, weight=weight)
 
 
-def _guess(name: str, column: Raw) -> Feature:
-    kind = None if isinstance(column, list) else column.type
-    if kind is not None and pa.types.is_boolean(kind):
+def _guess(name: str, kind: Kind) -> Feature:
+    if kind == "bool":
         return Categorical(name, domain=[False, True])
-    if kind is not None and pa.types.is_floating(kind):
+    if kind == "float":
         warnings.warn(
             f"column {name!r} holds floats and is counted by exact value; to count it in bins "
             f"declare features=[Continuous({name!r}, bins=4, bounds=(low, high))]",
-            stacklevel=5,
+            stacklevel=6,
         )
     return Categorical(name)
 
@@ -118,15 +197,14 @@ def guess_label(y: Any, taken: Iterable[str], classes: Any, *, private: bool) ->
         name = "y" if "y" not in taken else "label"
     if classes is not None:
         return Label(name, classes=classes)
-    values = np.asarray(y)
-    if values.dtype == np.bool_:
+    if _declared(getattr(y, "dtype", getattr(y, "type", None))) == "bool":
         return Label(name, classes=[False, True])
     if private:
         raise PrivacyError(
             "the classes of y are not declared, and reading them off the data would reveal which "
             "labels occur; pass classes=[...], or label=Label(name, edges=[...]) for numbers"
         )
-    return Label(name, classes=_seen(values))
+    return Label(name, classes=_seen(np.asarray(y)))
 
 
 def _seen(values: Any) -> list[Any]:

@@ -89,7 +89,7 @@ class Birth:
             Table(name, kind, rows, width, most + (noise.bound if noise is not None else 0))
             for (name, kind, rows, width), noise in zip(self._sizes, self.noises, strict=True)
         )
-        return Layout(tables, self._labels, self._secret)
+        return Layout(tables, self._labels, self._secret, self.settings.omega)
 
     @cached_property
     def variances(self) -> tuple[float, ...]:
@@ -115,4 +115,5 @@ class Birth:
         """What the sealed tables of so many windows promise."""
         s = self.settings
         delta = s.delta if s.mechanism == "gaussian" else 0.0
-        return Guarantee(level="P2", epsilon=s.epsilon, delta=delta, k=s.k, windows=windows)
+        promise = Guarantee(level="P2", epsilon=s.epsilon, delta=delta, k=s.k, windows=windows)
+        return promise if s.private else promise.raw()

@@ -20,6 +20,7 @@ from fractions import Fraction
 
 from pyramidion.errors import PrivacyError
 
+LEAST_DELTA = 1e-300  # below, doubles lose digits and rounding could overspend
 SLACK = 1e-9  # relative; double rounding in log δ stays below 1e-12 for the δ one would choose
 
 
@@ -46,7 +47,7 @@ def delta_of(*, rho: float, epsilon: float) -> float:
         raise PrivacyError("budgets are numbers of at least 0; check rho and epsilon")
     if rho == 0:
         return 0.0
-    low, high = -60.0, 60.0  # log(α - 1); the bound is quasi-convex in α
+    low, high = -30.0, 60.0  # log(α - 1): from where 1 + e^x is still above 1
     ratio = (math.sqrt(5) - 1) / 2
     for _ in range(200):
         a, b = high - ratio * (high - low), low + ratio * (high - low)
@@ -63,9 +64,10 @@ def rho_of(*, epsilon: float, delta: float) -> float:
     >>> delta_of(rho=rho, epsilon=1.0) <= 1e-9
     True
     """
-    if not 0 < delta < 1 or not 0 < epsilon < math.inf:
+    if not LEAST_DELTA <= delta < 1 or not 0 < epsilon < math.inf:
         raise PrivacyError(
-            "zCDP needs 0 < delta < 1 and a finite epsilon above 0; for delta = 0 use Laplace"
+            f"zCDP needs a delta from {LEAST_DELTA} to 1 and a finite epsilon above 0; "
+            f"with delta = 0 there is pure privacy by Laplace noise"
         )
     low, high = 0.0, 1.0
     while delta_of(rho=high, epsilon=epsilon) < delta:
