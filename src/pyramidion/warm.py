@@ -25,6 +25,8 @@ def _rows(length: int) -> pa.Table:
             "text": pa.array([*text[:-1], None]),
             "large": pa.array(text, pa.large_string()),
             "view": pa.array(text, pa.string_view()),
+            "coded": pa.array([*text[:-1], None]).dictionary_encode(),
+            "exact": pa.array(numbers).cast(pa.decimal128(21, 2)),
             "whole": pa.array(numbers),
             "real": pa.array(numbers / 4),
             "time": pa.array([stamp] * length),
@@ -38,7 +40,7 @@ def _rows(length: int) -> pa.Table:
 
 
 def _schema(weight: str | None) -> Schema:
-    names = ("text", "large", "view", "whole", "real", "time")
+    names = ("text", "large", "view", "coded", "exact", "whole", "real", "time")
     return Schema(
         features=[
             *map(Categorical, names),
@@ -64,7 +66,7 @@ def warm() -> None:
         snapshot = counting.snapshot()
         snapshot.array(rows, threads=2)
         one = rows.slice(0, 1)
-        narrow = one.drop_columns(["view", "time"]).to_batches()[0]
+        narrow = one.drop_columns(["view", "coded", "exact", "time"]).to_batches()[0]
         snapshot.featurize_one(one.to_pylist()[0])
         snapshot.featurize_one(one.to_batches()[0])
         snapshot.without(counting.door.observations(rows))
