@@ -56,7 +56,8 @@ def flights(rows: int, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
 
 def main() -> None:
     """Fit, compare, print."""
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
     begun = time.perf_counter()
     seen, late, _ = flights(SEEN, seed=1)
     later, came_late, chance = flights(LATER, seed=2)

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts import kernels
+from pyramidion.counts import estimate_kernels
 from pyramidion.encoding import TableShape
 from pyramidion.schema import Continuous, Feature, Label, Schema
 from pyramidion.settings import Settings
 
 _SOURCES = {
-    "probability": (kernels.PROBABILITY, "P"),
-    "log-odds": (kernels.LOG_ODDS, "logit"),
-    "count": (kernels.COUNT, "count"),
+    "probability": (estimate_kernels.PROBABILITY, "P"),
+    "log-odds": (estimate_kernels.LOG_ODDS, "logit"),
+    "count": (estimate_kernels.COUNT, "count"),
 }
 
 
@@ -68,7 +68,9 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
         shown = classes[1:] if len(classes) == 2 else classes
         for column in wanted:
             if column == "back-off":
-                found.append((kernels.BACK_OFF, number, f"backoff({_quoted(label.name)}|{{}})"))
+                found.append(
+                    (estimate_kernels.BACK_OFF, number, f"backoff({_quoted(label.name)}|{{}})")
+                )
                 continue
             source, symbol = _SOURCES[column]
             some = classes if column == "count" else shown
@@ -76,7 +78,7 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
                 index = start + classes.index(name)
                 found.append((source, index, f"{symbol}({_quoted(name)}|{{}})"))
         if label.continuous:
-            found.append((kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
+            found.append((estimate_kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
         start += len(classes)
     return found
 

@@ -41,7 +41,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts import kernels
+from pyramidion.counts import estimate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
@@ -272,7 +272,7 @@ class Estimates:
         return twin
 
     def _for_kernel(self) -> tuple[Any, ...]:
-        """What `kernels.estimate` needs besides keys; kept, since one row takes microseconds."""
+        """What `estimate_kernels.estimate` needs besides keys; kept, since one row takes microseconds."""
         ratio = self._settings.estimate == "ratio"
         return (
             self._arena.layout.plan,
@@ -287,7 +287,7 @@ class Estimates:
             self.deviations,
             self._classes.centers,
             self._template,
-            kernels.RATIO if ratio else kernels.SHRINKAGE,
+            estimate_kernels.RATIO if ratio else estimate_kernels.SHRINKAGE,
             self._settings.backoff_deviation,
             self._unit,
         )
@@ -304,11 +304,10 @@ class Estimates:
         From table ``first`` and row ``start`` of ``out`` on, which has all columns
         and rows. Codes of dense tables must be within them: nothing checks here.
         """
-        kernels.estimate(*self._kernel, keys, first, out, start)  # type: ignore[call-arg]
+        estimate_kernels.estimate(*self._kernel, keys, first, out, start)  # type: ignore[call-arg]
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
-        keys = np.ascontiguousarray(keys, dtype=np.uint64)
         self.check(table, keys)
         return self._counts(table, keys) / self._unit
 
@@ -327,7 +326,7 @@ class Estimates:
 
     def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))
-        kernels.counts_of(
+        estimate_kernels.counts_of(
             self._arena.layout.plan,
             table,
             *self._arena.views(),

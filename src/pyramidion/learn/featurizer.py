@@ -86,7 +86,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> featurizer.get_feature_names_out()
     array(['P(late=1|carrier)'], dtype=object)
     >>> print(featurizer.privacy_)
-    P2: (1, 1e-09)-differentially private for any 1 observation, over 1 window
+    P2: (1.0, 1e-09)-differentially private for any 1 counted observation, over 1 window
     >>> featurizer.transform(X).shape
     (1000, 1)
     """

@@ -1,0 +1,368 @@
+"""The loops from cells to features: middle of the hash rows, shrink, write. Arrays in and out.
+
+A key's count is the median of its signed cells, or the mean of those near it, or
+their least; see `pyramidion.counts.estimates` for what is made of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pyramidion.counts.kernels import (
+    COUNT_MEDIAN,
+    MAX_ROWS,
+    PLAN_KIND,
+    PLAN_OFFSET,
+    PLAN_ROWS,
+    PLAN_WIDE,
+    PLAN_WIDTH,
+    SPREAD,
+    place,
+    sign_bits,
+)
+
+# Where an output column comes from, see `estimate`.
+PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED = range(5)
+SHRINKAGE, RATIO = range(2)
+
+
+@njit(inline="always", cache=True)
+def _order(values: Any, at: Any, i: Any, j: Any) -> None:
+    low, high = values[at, i], values[at, j]
+    values[at, i], values[at, j] = min(low, high), max(low, high)
+
+
+@njit(inline="always", cache=True)
+def _middle(values: Any, at: Any, size: Any, deviation: Any) -> Any:
+    """Median of values[at, :size], or the mean of those within 3 deviations of it.
+
+    The mean of the good rows has less variance than their median; the bound
+    keeps out rows hit by a heavy collision. Sorts in place.
+    """
+    for i in range(1, size):
+        for j in range(i, 0, -1):
+            _order(values, at, j - 1, j)
+    half = size // 2
+    median = values[at, half] if size % 2 else 0.5 * (values[at, half - 1] + values[at, half])
+    if deviation <= 0.0:
+        return median
+    total, used = 0.0, 0.0
+    for i in range(size):
+        near = 1.0 if abs(values[at, i] - median) <= 3.0 * deviation else 0.0
+        total += near * values[at, i]
+        used += near
+    return total / used if used > 0.0 else median
+
+
+@njit(inline="always", cache=True)
+def _middle_of_five(a: Any, b: Any, c: Any, d: Any, e: Any, deviation: Any) -> Any:
+    """`_middle` of five values that stay in registers."""
+    a, d = min(a, d), max(a, d)
+    b, e = min(b, e), max(b, e)
+    a, c = min(a, c), max(a, c)
+    b, d = min(b, d), max(b, d)
+    a, b = min(a, b), max(a, b)
+    c, e = min(c, e), max(c, e)
+    b, c = min(b, c), max(b, c)
+    d, e = min(d, e), max(d, e)
+    c, d = min(c, d), max(c, d)
+    if deviation <= 0.0:
+        return c
+    low, high = c - 3.0 * deviation, c + 3.0 * deviation
+    first, second = 1.0 if a >= low else 0.0, 1.0 if b >= low else 0.0
+    fourth, fifth = 1.0 if d <= high else 0.0, 1.0 if e <= high else 0.0
+    total = first * a + second * b + c + fourth * d + fifth * e
+    return total / (first + second + 1.0 + fourth + fifth)
+
+
+@njit(inline="always", cache=True)
+def _count(
+    plan: Any,
+    table: Any,
+    cells: Any,
+    labels: Any,
+    key: Any,
+    classes: Any,
+    deviations: Any,
+    at: Any,
+    signs: Any,
+    by_row: Any,
+    counts: Any,
+) -> None:
+    """Estimated counts of a key per class: signed cells, middle or least of the hash rows.
+
+    ``classes[label of the schema, joint label]`` is the class column that a joint
+    label is summed into; with one label the classes are the joint labels.
+    """
+    bits = sign_bits(plan, table, key)
+    offset, width = plan[table, PLAN_OFFSET], plan[table, PLAN_WIDTH]
+    rows = plan[table, PLAN_ROWS]
+    for row in range(rows):
+        at[row] = offset + (row * width + place(plan, table, row, key)) * labels
+        signs[row] = 1.0 - 2.0 * np.float64((bits >> row) & np.uint64(1))
+    median, single = plan[table, PLAN_KIND] == COUNT_MEDIAN, classes.shape[0] == 1
+    if single and rows == np.uint64(1):
+        for label in range(labels):
+            counts[label] = signs[0] * cells[at[0] + label]
+    elif single and median and rows == np.uint64(5):
+        for label in range(labels):
+            counts[label] = _middle_of_five(
+                signs[0] * cells[at[0] + label],
+                signs[1] * cells[at[1] + label],
+                signs[2] * cells[at[2] + label],
+                signs[3] * cells[at[3] + label],
+                signs[4] * cells[at[4] + label],
+                deviations[table, label],
+            )
+    else:
+        for row in range(rows):
+            for c in range(counts.size):
+                by_row[c, row] = 0.0
+            for m in range(classes.shape[0]):
+                for label in range(labels):
+                    c = np.uint64(classes[m, label])
+                    by_row[c, row] += signs[row] * cells[at[row] + label]
+        for c in range(counts.size):
+            if median:
+                counts[c] = _middle(by_row, c, np.int64(rows), deviations[table, c])
+            else:
+                counts[c] = by_row[c, 0]
+                for row in range(np.uint64(1), rows):
+                    counts[c] = min(counts[c], by_row[c, row])
+
+
+@njit(cache=True, nogil=True)
+def counts_of(
+    plan: Any,
+    table: Any,
+    cells32: Any,
+    cells64: Any,
+    labels: Any,
+    keys: Any,
+    classes: Any,
+    deviations: Any,
+    out: Any,
+) -> None:
+    """Estimated counts per class of each key: out[key, class]."""
+    by_row, counts = np.empty((out.shape[1], MAX_ROWS)), np.empty(out.shape[1])
+    at, signs = np.empty(MAX_ROWS, dtype=np.uint64), np.empty(MAX_ROWS)
+    wide = plan[table, PLAN_WIDE]
+    for i in range(keys.size):
+        key = keys[i]
+        if wide:
+            _count(
+                plan, table, cells64, labels, key, classes, deviations, at, signs, by_row, counts
+            )
+        else:
+            _count(
+                plan, table, cells32, labels, key, classes, deviations, at, signs, by_row, counts
+            )
+        for c in range(counts.size):
+            out[i, c] = counts[c]
+
+
+@njit(inline="always", cache=True)
+def _shrink(
+    counts: Any,
+    start: Any,
+    stop: Any,
+    prior: Any,
+    strength: Any,
+    spread: Any,
+    shift: Any,
+    table: Any,
+    p: Any,
+) -> Any:
+    """Noise-aware shrinkage to the prior; returns whether the prior outweighs the counts.
+
+    p = π + (c - π n) n / (n² + a n + (a + 1) V) with c within 0 and n, which the
+    true count is and the noisy one need not be, see `pyramidion.counts.estimates`.
+    """
+    s = 0.0
+    for c in range(start, stop):
+        s += counts[c] - shift[table, c]
+    n = max(s, 0.0)
+    total, backed_off = 0.0, False
+    for c in range(start, stop):
+        bottom = n * n + strength * n + spread[table, c]
+        kept = n / bottom if bottom > 0.0 else 0.0
+        backed_off |= 2.0 * n * kept < 1.0
+        possible = min(max(counts[c] - shift[table, c], 0.0), n)
+        p[c] = max(prior[c] + (possible - prior[c] * n) * kept, 0.0)
+        total += p[c]
+    for c in range(start, stop):
+        p[c] = p[c] / total if total > 0.0 else prior[c]
+    return backed_off
+
+
+@njit(inline="always", cache=True)
+def _ratio(
+    counts: Any,
+    start: Any,
+    stop: Any,
+    prior: Any,
+    limit: Any,
+    grain: Any,
+    spread: Any,
+    table: Any,
+    p: Any,
+) -> Any:
+    """The paper's ratio; the prior where the estimate's deviation would pass ``limit``."""
+    s = 0.0
+    for c in range(start, stop):
+        s += max(counts[c], 0.0)
+    backed_off = s <= 0.0
+    for c in range(start, stop):
+        variance = prior[c] * (1.0 - prior[c]) * (s * grain + spread[table, c])
+        backed_off |= variance > limit * limit * s * s
+    for c in range(start, stop):
+        p[c] = prior[c] if backed_off else max(counts[c], 0.0) / s
+    return backed_off
+
+
+@njit(inline="always", cache=True)
+def _logit(p: Any) -> Any:
+    bounded = min(max(p, 1e-6), 1.0 - 1e-6)
+    return np.log(bounded / (1.0 - bounded))
+
+
+@njit(inline="always", cache=True)
+def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any) -> Any:
+    if source == PROBABILITY:
+        return p[index]
+    if source == LOG_ODDS:
+        return _logit(p[index])
+    if source == COUNT:
+        return counts[index]
+    if source == BACK_OFF:
+        return flags[index]
+    return means[index]
+
+
+@njit(cache=True, nogil=True)
+def distinct(keys: Any, t: Any, slot_keys: Any, slot_at: Any, found: Any, which: Any) -> Any:
+    """Distinct keys of keys[t] into ``found``, and for each row which one it has.
+
+    ``slot_keys`` and ``slot_at`` have a power of two of slots, at least twice the rows.
+    """
+    mask = np.uint64(slot_at.size - 1)
+    shift, size = np.uint64(64), slot_at.size
+    while size > 1:
+        size >>= 1
+        shift -= np.uint64(1)
+    slot_at[:] = -1
+    count = 0
+    for i in range(keys.shape[1]):
+        key = keys[t, i]
+        slot = (key * SPREAD) >> shift
+        while slot_at[slot] >= 0 and slot_keys[slot] != key:
+            slot = (slot + np.uint64(1)) & mask
+        if slot_at[slot] < 0:
+            slot_at[slot] = count
+            slot_keys[slot] = key
+            found[count] = key
+            count += 1
+        which[i] = slot_at[slot]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def estimate(
+    plan: Any,
+    cells32: Any,
+    cells64: Any,
+    labels: Any,
+    classes: Any,
+    borders: Any,
+    prior: Any,
+    strength: Any,
+    spread: Any,
+    shift: Any,
+    deviations: Any,
+    centers: Any,
+    template: Any,
+    method: Any,
+    limit: Any,
+    unit: Any,
+    keys: Any,
+    first: Any,
+    out: Any,
+    start: Any,
+) -> None:
+    """Features of rows: keys[t, i] to out[(first + t) * len(template) + k, start + i].
+
+    Table by table, so that in bulk one table's cells stay in the cache, and each
+    distinct key once. With one row the same loop goes once through all tables in
+    one call. Tables are numbered without the prior's, the plan's first. ``out`` is
+    always whole: a slice of it would have other strides, and be compiled for again.
+    """
+    tables, n = keys.shape
+    if n == 0:
+        return
+    width = template.shape[0]
+    by_row, counts, p = np.empty((prior.size, MAX_ROWS)), np.empty(prior.size), np.empty(prior.size)
+    at, signs = np.empty(MAX_ROWS, dtype=np.uint64), np.empty(MAX_ROWS)
+    means, flags = np.empty(borders.size), np.empty(borders.size)
+    slots = 1
+    while n > 1 and slots < 2 * n:
+        slots *= 2
+    slot_keys, slot_at = np.empty(slots, dtype=np.uint64), np.empty(slots, dtype=np.int32)
+    found, which = np.empty(n, dtype=np.uint64), np.zeros(n, dtype=np.int32)
+    results = np.empty((width, n), dtype=np.float32)
+    for t in range(tables):
+        table = first + t + 1
+        wide = plan[table, PLAN_WIDE]
+        if n > 1:
+            count = distinct(keys, t, slot_keys, slot_at, found, which)
+        else:
+            count = 1
+            found[0] = keys[t, 0]
+        for u in range(count):
+            key = found[u]
+            if wide:
+                _count(
+                    plan,
+                    table,
+                    cells64,
+                    labels,
+                    key,
+                    classes,
+                    deviations,
+                    at,
+                    signs,
+                    by_row,
+                    counts,
+                )
+            else:
+                _count(
+                    plan,
+                    table,
+                    cells32,
+                    labels,
+                    key,
+                    classes,
+                    deviations,
+                    at,
+                    signs,
+                    by_row,
+                    counts,
+                )
+            for m in range(borders.size - 1):
+                low, high = borders[m], borders[m + 1]
+                per = strength[table, m]
+                if method == SHRINKAGE:
+                    flags[m] = _shrink(counts, low, high, prior, per, spread, shift, table, p)
+                else:
+                    flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
+                means[m] = 0.0
+                for c in range(low, high):
+                    means[m] += p[c] * centers[c]
+                    counts[c] /= unit
+            for k in range(width):
+                results[k, u] = _column(template[k, 0], template[k, 1], p, counts, flags, means)
+        for k in range(width):
+            for i in range(n):
+                out[(first + t) * width + k, start + i] = results[k, which[i]]
