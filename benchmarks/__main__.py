@@ -8,10 +8,11 @@ import sys
 
 os.environ.setdefault("POLARS_MAX_THREADS", "2")
 
-from benchmarks import counting, featurizing, hashing, memory, noise
+from benchmarks import counting, featurizing, hashing, memory, noise, whole
 from benchmarks.report import Report
 
 ALL = {
+    "whole": whole.main,
     "counting": counting.main,
     "featurizing": featurizing.main,
     "hashing": hashing.main,

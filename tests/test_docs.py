@@ -150,14 +150,13 @@ def test_the_example_of_make_run_shows_the_guarantee(capsys: pytest.CaptureFixtu
     assert not told.err
 
 
-def test_the_example_that_times_a_whole_fit_runs(
+def test_the_benchmark_of_whole_calls_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(ROOT)
-    example = loaded(ROOT / "examples" / "whole_fit.py")
-    example.ROWS, example.warm = 1_000, lambda: None
-    example.seconds = lambda run: run() is None
-    example.main()
+    benchmark = loaded(ROOT / "benchmarks" / "whole.py")
+    benchmark.ROWS = 1_000
+    benchmark.main(benchmark.Report())
     assert "fit_transform" in capsys.readouterr().out
 
 

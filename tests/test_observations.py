@@ -540,7 +540,7 @@ def test_a_message_names_a_few_reasons_and_the_remedy():
     error = refused(lambda: DOOR.observations([row]))
     assert len(error.problems) == 6
     assert str(error).count("row 0:") == 5
-    assert str(error).endswith("mend them, or pass errors='skip' to leave them out")
+    assert str(error).endswith("mend them or leave them out")
 
 
 def test_an_error_keeps_its_problems_through_pickling():

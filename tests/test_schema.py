@@ -218,7 +218,7 @@ REFUSALS = {
         "'a' is declared twice as a feature; remove",
     ),
     "no label": (lambda: flights(label=[]), "no label; give label=Label"),
-    "text as label": (lambda: flights(label="late"), "label must be a list"),
+    "text as label": (lambda: flights(label="late"), "label must be a Label or a list"),
     "label of text": (lambda: flights(label=["late"]), "must be a Label.*not str; write Label"),
     "label twice": (lambda: flights(label=[LATE, LATE]), "'late' is declared twice as a label"),
     "label is a feature": (

@@ -18,7 +18,6 @@ __all__ = [
     "FormatError",
     "Guarantee",
     "Label",
-    "MissingExtraError",
     "ObservationError",
     "PrivacyError",
     "PyramidionError",
@@ -33,7 +32,6 @@ _HOMES = {
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
-        "MissingExtraError",
         "ObservationError",
         "PrivacyError",
         "PyramidionError",
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,
-        MissingExtraError,
         ObservationError,
         PrivacyError,
         PyramidionError,

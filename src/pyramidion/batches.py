@@ -32,7 +32,8 @@ ABSENT = object()
 Raw: TypeAlias = "pa.Array | pa.ChunkedArray | list[object]"
 
 ACCEPTED = (
-    "a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a dict, or a list of dicts"
+    "a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a dict of columns, a dict, "
+    "or a list of dicts"
 )
 
 _SMALL = 512  # rows of a chunk below which copying chunks together costs less than visiting each
@@ -62,6 +63,8 @@ def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
         return {name: _pandas(data, name) for name in names}, len(data)
     if _comes_from("polars", data) and hasattr(data, "get_column"):
         return {name: _polars(data, name) for name in names}, len(data)
+    if is_columnar(data):
+        return _columnar(data, names)
     if isinstance(data, Mapping):
         data = [data]
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
@@ -71,6 +74,37 @@ def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
     if table is None:
         raise _not_understood(data)
     return {name: _named(table, name) for name in names}, table.num_rows
+
+
+def is_columnar(data: object) -> bool:
+    """Whether a mapping holds columns and not one row: no value of a row is a sequence."""
+    return (
+        isinstance(data, Mapping)
+        and bool(data)
+        and all(isinstance(c, list | tuple | np.ndarray) or _is_column(c) for c in data.values())
+    )
+
+
+def _is_column(column: object) -> bool:
+    arrow = isinstance(column, pa.Array | pa.ChunkedArray)
+    return arrow or (hasattr(column, "dtype") and getattr(column, "ndim", 0) == 1)
+
+
+def _columnar(data: Mapping[str, Any], names: Iterable[str]) -> tuple[dict[str, Raw], int]:
+    if len({len(column) for column in data.values()}) > 1:
+        raise ObservationError("columns have different lengths; give each as many values")
+    taken: dict[str, Raw] = {}
+    for name in names:
+        if name not in data:
+            raise missing_column(name)
+        column = data[name]
+        if isinstance(column, list | tuple):
+            taken[name] = list(column)
+        elif isinstance(column, pa.Array | pa.ChunkedArray):
+            taken[name] = _readable(column)
+        else:
+            taken[name] = pandas_column(column)
+    return taken, len(next(iter(data.values())))
 
 
 def as_dict(row: Any) -> dict[str, object]:

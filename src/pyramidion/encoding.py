@@ -39,6 +39,7 @@ UNREADABLE = "cannot be read; use text, numbers, booleans, bytes or times"
 
 NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
 _double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
+_REAL, _TEXT = frozenset((int, float)), frozenset((str,))
 _LAYOUTS = {
     pa.string(): kernels.ARROW_TEXT32,
     pa.large_string(): kernels.ARROW_TEXT64,
@@ -89,9 +90,16 @@ class Encoder:
         self.hasher = Hasher(secret)
         self.shapes = table_shapes(schema, dense_limit)
         self._numeric = [isinstance(feature, Continuous) for feature in schema.features]
+        # One row's values are read numbers first, so that the usual ones can be packed at once.
+        order = sorted(range(len(schema.features)), key=lambda f: not self._numeric[f])
+        self._order = np.array(order, dtype=np.int64)
+        self._reals = sum(self._numeric)
+        self._format = f"<{self._reals}d"
+        usual = [kernels.FLOAT if self._numeric[f] else TEXT for f in order]
+        self._usual = np.array(usual, dtype=np.uint8)
         # Of a single name, itemgetter gives no tuple: ask twice, the second is not looked at.
-        names = schema.feature_names if len(schema.features) > 1 else 2 * schema.feature_names
-        self._values: Callable[[Any], tuple[Any, ...]] = itemgetter(*names)
+        names = [schema.feature_names[f] for f in order]
+        self._values = itemgetter(*names, *names[: 2 - len(names)])
         self._number = {name: f for f, name in enumerate(schema.feature_names)}
         self._plan_features()
         self._plan_tables()
@@ -198,53 +206,65 @@ class Encoder:
     def one(self, row: Mapping[str, object]) -> Keys:
         """The keys of one dict: keys[table, 0]."""
         row = as_dict(row)
-        made = self._quick_payloads(row)
-        out = None if made is None else self._encode(*made)
-        if out is None:  # a value that takes more care, or none that can be counted
+        out = self._usual_row(row)
+        if out is None:  # other types, or a value that cannot be counted
             out = self._encode(*self._payloads(row))
         if out is None:
             raise ObservationError("a row cannot be read; send text, numbers, booleans or times")
         return out
 
-    def _quick_payloads(self, row: dict[str, object]) -> tuple[list[bytes], bytearray] | None:
-        payloads: list[bytes] = []
-        kinds = bytearray()
+    def _usual_row(self, row: dict[str, object]) -> Keys | None:
+        """The keys of a row whose numbers are plain ones: they are packed all at once."""
         try:
-            for value, numeric in zip(self._values(row), self._numeric, strict=False):
-                kind = type(value)
-                if numeric and (kind is float or kind is int):
-                    payloads.append(_double(value))
-                    kinds.append(kernels.FLOAT)
-                elif kind is str and not numeric:
-                    payloads.append(value.encode())
-                    kinds.append(TEXT)
-                elif kind is int:
-                    payloads.append(_long(value))
-                    kinds.append(NUMBER)
-                else:
-                    code, payload = number(value) if numeric else canonical(value)
-                    payloads.append(payload)
-                    kinds.append(code)
+            values: tuple[Any, ...] = self._values(row)[: self._order.size]
+            numbers, rest = values[: self._reals], values[self._reals :]
+            if not _REAL.issuperset(map(type, numbers)):
+                return None
+            reals = struct.pack(self._format, *numbers)
+            if _TEXT.issuperset(map(type, rest)) and (text := "".join(rest)).isascii():
+                lengths = [8] * self._reals + [len(value) for value in rest]
+                return self._encode(reals + text.encode(), lengths, self._usual)
+            return self._usual_mixture(reals, rest)
         except (KeyError, TypeError, ValueError, OverflowError, struct.error):
             return None
-        return payloads, kinds
 
-    def _payloads(self, row: dict[str, object]) -> tuple[list[bytes], bytearray]:
+    def _usual_mixture(self, reals: bytes, rest: tuple[Any, ...]) -> Keys | None:
+        """The keys of packed numbers and of categories of any type."""
+        payloads, kinds = [], bytearray(self._usual[: self._reals])
+        for value in rest:
+            kind = type(value)
+            if kind is str:
+                payloads.append(value.encode())
+                kinds.append(TEXT)
+            elif kind is int:
+                payloads.append(_long(value))
+                kinds.append(NUMBER)
+            else:
+                code, payload = canonical(value)
+                payloads.append(payload)
+                kinds.append(code)
+        lengths = [8] * self._reals + [len(payload) for payload in payloads]
+        told = np.frombuffer(kinds, dtype=np.uint8)
+        return self._encode(reals + b"".join(payloads), lengths, told)
+
+    def _payloads(self, row: dict[str, object]) -> tuple[bytes, list[int], NDArray[np.uint8]]:
         """Value by value; tells all columns a row is refused for."""
         made: list[tuple[int, bytes]] = []
         problems: dict[str, list[int]] = {}
-        for name, numeric in zip(self.schema.feature_names, self._numeric, strict=True):
-            payload = attempt(number if numeric else canonical, row.get(name, ABSENT))
+        for f in self._order:
+            name = self.schema.feature_names[f]
+            convert = number if self._numeric[f] else canonical
+            payload = attempt(convert, row.get(name, ABSENT))
             if isinstance(payload, str):
                 problems[f"column {name!r} {payload}"] = [0]
             else:
                 made.append(payload)
         if problems:
             raise ObservationError(f"the row cannot be counted: {'; '.join(problems)}", problems)
-        return [data for _, data in made], bytearray(kind for kind, _ in made)
+        kinds = np.array([kind for kind, _ in made], dtype=np.uint8)
+        return b"".join(data for _, data in made), [len(data) for _, data in made], kinds
 
-    def _encode(self, payloads: list[bytes], kinds: bytearray) -> Keys | None:
-        lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
+    def _encode(self, data: bytes, lengths: list[int], kinds: NDArray[np.uint8]) -> Keys | None:
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         bad = kernels.encode_payloads(
             self.hasher.keys,
@@ -253,9 +273,10 @@ class Encoder:
             self._domain_keys,
             self._domain_codes,
             self._cuts,
-            np.frombuffer(b"".join(payloads) or b"\0", dtype=np.uint8),
-            lengths,
-            np.frombuffer(kinds, dtype=np.uint8),
+            np.frombuffer(data or b"\0", dtype=np.uint8),
+            np.array(lengths, dtype=np.int64),
+            kinds,
+            self._order,
             out,
         )
         return out if bad < 0 else None

@@ -163,11 +163,14 @@ def encode_payloads(
     domain_codes: Any,
     cuts: Any,
     buffer: Any,
-    ends: Any,
+    lengths: Any,
     kinds: Any,
+    order: Any,
     out: Any,
 ) -> Any:
     """Table keys of one row whose payloads stand one after the other in ``buffer``.
+
+    Payload i is that of feature order[i].
 
     Returns -1, or the number of a feature that is not a finite number.
     """
@@ -175,9 +178,9 @@ def encode_payloads(
     address = np.int64(buffer.ctypes.data)
     stop = address + buffer.size
     start = 0
-    for f in range(plan.shape[0]):
-        length = np.int64(ends[f])
-        if kinds[f] == FLOAT and not np.isfinite(
+    for i in range(order.size):
+        f, length = order[i], lengths[i]
+        if kinds[i] == FLOAT and not np.isfinite(
             np.uint64(load64(address + start)).view(np.float64)
         ):
             return f
@@ -185,7 +188,7 @@ def encode_payloads(
             keys,
             plan,
             f,
-            np.int64(kinds[f]),
+            np.int64(kinds[i]),
             address + start,
             length,
             stop,

@@ -5,8 +5,7 @@
     ├── ObservationError       rows that cannot be counted; says which and why, never what
     ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
     ├── StateError             the verb does not fit the state (reading what is populating, ...)
-    ├── FormatError            bytes that are foreign, damaged or from a newer version
-    └── MissingExtraError      a part that needs an extra which is not installed
+    └── FormatError            bytes that are foreign, damaged or from a newer version
 
 A message names the thing, the rule and the remedy. It never holds a value from
 an observation. ``status`` is the HTTP status the service answers with.
@@ -60,9 +59,3 @@ class FormatError(PyramidionError, ValueError):
     """Bytes that are not ours, are damaged, or come from a newer version."""
 
     status = 422
-
-
-class MissingExtraError(PyramidionError, ImportError):
-    """A part whose extra is not installed; the message names the extra."""
-
-    status = 501

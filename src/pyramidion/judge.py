@@ -61,7 +61,7 @@ class Judge:
         count = int(self.bad.sum())
         raise ObservationError(
             f"{count} of {self.bad.size} rows cannot be counted ({'; '.join(shown)}); "
-            f"mend them, or pass errors='skip' to leave them out",
+            f"mend them or leave them out",
             self.problems,
         )
 

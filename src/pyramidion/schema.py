@@ -175,7 +175,8 @@ class Schema:
 
 
 def _checked_labels(given: object) -> tuple[Label, ...]:
-    labels = (given,) if isinstance(given, Label) else checked_items("label", given)
+    one = isinstance(given, Label | str | bytes) or not isinstance(given, Iterable)
+    labels = (given,) if one else checked_items("label", given)
     if not labels:
         raise SchemaError("the schema has no label; give label=Label(...)")
     return tuple(map(_label, labels))

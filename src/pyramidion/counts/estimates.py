@@ -272,7 +272,7 @@ class Estimates:
         return twin
 
     def _for_kernel(self) -> tuple[Any, ...]:
-        """What `estimate_kernels.estimate` needs besides keys; kept, since one row takes microseconds."""
+        """What the kernel needs besides keys; kept, since one row takes microseconds."""
         ratio = self._settings.estimate == "ratio"
         return (
             self._arena.layout.plan,
@@ -308,21 +308,29 @@ class Estimates:
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
-        self.check(table, keys)
+        self.check(table, keys[None, :])
         return self._counts(table, keys) / self._unit
 
-    def check(self, table: int, keys: NDArray[np.uint64]) -> None:
-        """Refuse keys that are none, or that a dense table lacks: kernels check no index."""
+    def check(self, first: int, keys: NDArray[np.uint64]) -> None:
+        """Refuse keys[table, row] that are none, or that a dense table lacks: kernels do not."""
         if keys.dtype != np.uint64:
             raise StateError(
                 "keys are unsigned 64-bit integers; make them with the snapshot's door"
             )
-        spec = self._arena.layout.tables[table]
-        if spec.kind == "dense" and keys.size and int(keys.max()) >= spec.width:
+        beyond = keys > self._last[first : first + len(keys)]
+        if beyond.any():
+            table = self._arena.layout.tables[first + int(beyond.any(axis=1).argmax())]
             raise StateError(
-                f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
+                f"count table {table.name!r} has {table.width} codes and was asked for one beyond; "
                 f"make keys with the snapshot's own schema"
             )
+
+    @cached_property
+    def _last(self) -> NDArray[np.uint64]:
+        """The largest key of each table; sketches have all."""
+        tables = self._arena.layout.tables
+        last = [[t.width - 1 if t.kind == "dense" else (1 << 64) - 1] for t in tables]
+        return np.array(last, dtype=np.uint64)
 
     def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
-from pyramidion.batches import Batch, Raw, columns_of, pandas_column
+from pyramidion.batches import Batch, Raw, columns_of, is_columnar, pandas_column
 from pyramidion.errors import ObservationError, PrivacyError, SchemaError
 from pyramidion.schema import Categorical, Feature, Label, Schema
 
@@ -61,6 +61,8 @@ class Frame:
 
     def _dtype(self, name: str) -> Any:
         source, position = self.source, self.names.index(name)
+        if isinstance(source, Mapping):
+            return getattr(source[name], "dtype", getattr(source[name], "type", None))
         if hasattr(source, "iloc"):
             return source.dtypes.iloc[position]
         if hasattr(source, "columns"):
@@ -82,6 +84,8 @@ def frame_of(X: Any) -> Frame:
         raise TypeError("X is sparse, and counts need dense columns; pass X.toarray()")
     if isinstance(X, pa.Table | pa.RecordBatch):
         return Frame(list(X.schema.names), X)
+    if is_columnar(X):
+        return Frame(list(X), X)
     if isinstance(X, Mapping):
         X = [X]
     if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):

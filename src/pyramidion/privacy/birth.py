@@ -76,10 +76,14 @@ class Birth:
             return DiscreteLaplace.at_least(
                 laplace_scale(epsilon=epsilon, k=s.k, omega=s.omega, rows=rows)
             )
-        rho = share * Fraction(rho_of(epsilon=s.epsilon, delta=s.delta))
         return DiscreteGaussian.at_least(
-            gaussian_variance(rho=rho, k=s.k, omega=s.omega, rows=rows)
+            gaussian_variance(rho=share * self._rho, k=s.k, omega=s.omega, rows=rows)
         )
+
+    @cached_property
+    def _rho(self) -> Fraction:
+        """The zCDP budget of a window, as large as (ε, δ) allow."""
+        return Fraction(rho_of(epsilon=self.settings.epsilon, delta=self.settings.delta))
 
     @cached_property
     def layout(self) -> Layout:

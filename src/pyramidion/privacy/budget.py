@@ -49,7 +49,7 @@ def delta_of(*, rho: float, epsilon: float) -> float:
         return 0.0
     low, high = -30.0, 60.0  # log(α - 1): from where 1 + e^x is still above 1
     ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(200):
+    for _ in range(100):  # leaves an interval of 1e-19
         a, b = high - ratio * (high - low), low + ratio * (high - low)
         left, right = (_log_delta(1 + math.exp(x), rho, epsilon) for x in (a, b))
         low, high = (low, b) if left < right else (a, high)
@@ -72,7 +72,7 @@ def rho_of(*, epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while delta_of(rho=high, epsilon=epsilon) < delta:
         high *= 2
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2
         if delta_of(rho=middle, epsilon=epsilon) <= delta * (1 - SLACK):
             low = middle
@@ -88,7 +88,7 @@ def epsilon_of(*, rho: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while delta_of(rho=rho, epsilon=high) > delta:
         high *= 2
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2
         if delta_of(rho=rho, epsilon=middle) <= delta * (1 - SLACK):
             high = middle
