@@ -158,7 +158,7 @@ def test_keys_and_rows_of_another_schema_are_refused() -> None:
     with pytest.raises(StateError, match="'color' has 4 codes"):
         snapshot.featurize_keys(keys)
     for wrong in (keys[1:], keys[0]):
-        with pytest.raises(StateError, match="one row for each table"):
+        with pytest.raises(StateError, match="one for each table"):
             snapshot.featurize_keys(wrong)
     with pytest.raises(StateError, match="unsigned"):
         snapshot.featurize_keys(keys.view(np.int64))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from numba import njit
 
 from pyramidion.counts.kernels import (
     COUNT_MEDIAN,
+    DENSE,
     MAX_ROWS,
     PLAN_KIND,
     PLAN_OFFSET,
@@ -291,13 +292,14 @@ def estimate(
     first: Any,
     out: Any,
     start: Any,
-) -> None:
+) -> Any:
     """Features of rows: keys[t, i] to out[(first + t) * len(template) + k, start + i].
 
     Table by table, so that in bulk one table's cells stay in the cache, and each
     distinct key once. With one row the same loop goes once through all tables in
     one call. Tables are numbered without the prior's, the plan's first. ``out`` is
     always whole: a slice of it would have other strides, and be compiled for again.
+    Returns 0, or the plan's row of a dense table that was asked for a code it lacks.
     """
     tables, n = keys.shape
     if n == 0:
@@ -314,7 +316,7 @@ def estimate(
     results = np.empty((width, n), dtype=np.float32)
     for t in range(tables):
         table = first + t + 1
-        wide = plan[table, PLAN_WIDE]
+        wide, dense = plan[table, PLAN_WIDE], plan[table, PLAN_KIND] == DENSE
         if n > 1:
             count = distinct(keys, t, slot_keys, slot_at, found, which)
         else:
@@ -322,6 +324,8 @@ def estimate(
             found[0] = keys[t, 0]
         for u in range(count):
             key = found[u]
+            if dense and key >= plan[table, PLAN_WIDTH]:
+                return table
             if wide:
                 _count(
                     plan,
@@ -366,3 +370,4 @@ def estimate(
         for k in range(width):
             for i in range(n):
                 out[(first + t) * width + k, start + i] = results[k, which[i]]
+    return 0

@@ -302,35 +302,29 @@ class Estimates:
         """Write the features of keys[table, row] into out[column, row].
 
         From table ``first`` and row ``start`` of ``out`` on, which has all columns
-        and rows. Codes of dense tables must be within them: nothing checks here.
+        and rows.
         """
-        estimate_kernels.estimate(*self._kernel, keys, first, out, start)  # type: ignore[call-arg]
+        bad: int = estimate_kernels.estimate(  # type: ignore[call-arg]
+            *self._kernel, keys, first, out, start
+        )
+        if bad:
+            self._refuse_code(bad)
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
-        self.check(table, keys[None, :])
+        spec = self._arena.layout.tables[table]
+        if keys.dtype != np.uint64:
+            raise StateError("keys are unsigned 64-bit integers; make them with the own door")
+        if spec.kind == "dense" and keys.size and int(keys.max()) >= spec.width:
+            self._refuse_code(table)
         return self._counts(table, keys) / self._unit
 
-    def check(self, first: int, keys: NDArray[np.uint64]) -> None:
-        """Refuse keys[table, row] that are none, or that a dense table lacks: kernels do not."""
-        if keys.dtype != np.uint64:
-            raise StateError(
-                "keys are unsigned 64-bit integers; make them with the snapshot's door"
-            )
-        beyond = keys > self._last[first : first + len(keys)]
-        if beyond.any():
-            table = self._arena.layout.tables[first + int(beyond.any(axis=1).argmax())]
-            raise StateError(
-                f"count table {table.name!r} has {table.width} codes and was asked for one beyond; "
-                f"make keys with the snapshot's own schema"
-            )
-
-    @cached_property
-    def _last(self) -> NDArray[np.uint64]:
-        """The largest key of each table; sketches have all."""
-        tables = self._arena.layout.tables
-        last = [[t.width - 1 if t.kind == "dense" else (1 << 64) - 1] for t in tables]
-        return np.array(last, dtype=np.uint64)
+    def _refuse_code(self, table: int) -> None:
+        spec = self._arena.layout.tables[table]
+        raise StateError(
+            f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
+            f"make keys with the snapshot's own schema"
+        )
 
     def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))

@@ -105,9 +105,12 @@ class Snapshot:
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
-        if keys.ndim != 2 or len(keys) != len(self._door.encoder.shapes):
-            raise StateError("keys have one row for each table; make them with the snapshot's door")
-        self.estimates.check(1, keys)
+        tables = len(self._door.encoder.shapes)
+        if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != tables:
+            raise StateError(
+                f"keys are {tables} rows of unsigned 64-bit integers, one for each table; make "
+                f"them with the snapshot's door"
+            )
         out = np.empty((len(self._columns.names), keys.shape[1]), dtype=np.float32)
         self._write(keys, out)
         return Features.of(out.T, self.guarantee)
