@@ -16,8 +16,8 @@ ROWS = 1_000_000
 def main(report: Report) -> None:
     X, y = rows.matrix(ROWS)
     table = rows.table(X, y)
-    fit = best(lambda: TargetEncoder(target_type="binary").fit(X, y), times=2)
-    groups = best(lambda: group_bys(table))
+    fit = best(lambda: TargetEncoder(target_type="binary").fit(X, y), times=3)
+    groups = best(lambda: group_bys(table), times=6)
     report.title(f"counting {ROWS:,} rows into 39 tables (5 hash rows, 65,536 buckets, 2 labels)")
     for what, sketches_only in (("as declared", False), ("all 39 sketches", True)):
         schema = rows.schema(sketches_only=sketches_only)
@@ -44,4 +44,4 @@ def count_time(schema: object, table: object, threads: int) -> float:
     def run() -> None:
         counting.add(counting.door.observations(table), threads=threads)
 
-    return best(run)
+    return best(run, times=6)
