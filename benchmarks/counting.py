@@ -19,12 +19,13 @@ def main(report: Report) -> None:
     fit = best(lambda: TargetEncoder(target_type="binary").fit(X, y), times=3)
     groups = best(lambda: group_bys(table), times=6)
     report.title(f"counting {ROWS:,} rows into 39 tables (5 hash rows, 65,536 buckets, 2 labels)")
-    for what, sketches_only in (("as declared", False), ("all 39 sketches", True)):
+    # A user declares the bins; with every column a sketch more cells are touched than needed.
+    for what, sketches_only, least in (("as declared", False, 15), ("all 39 sketches", True, 10)):
         schema = rows.schema(sketches_only=sketches_only)
         for threads in (1, 2):
             ours = count_time(schema, table, threads)
             if threads == 1:
-                report.ratio(f"{what}, one core", ours, fit, of="TargetEncoder.fit", least=15)
+                report.ratio(f"{what}, one core", ours, fit, of="TargetEncoder.fit", least=least)
             else:
                 of = f"polars ({pl.thread_pool_size()} threads)"
                 report.ratio(f"{what}, two threads", ours, groups, of=of, least=1)
