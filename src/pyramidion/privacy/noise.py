@@ -46,7 +46,8 @@ unless equal.
 is refused beyond 64 scales. The kernels cannot get there: V <= 43 without the
 twin, so Laplace stays under 44 scales, and what the Gaussian kernel accepts has
 γ < 40, so |Y| < 10σ. A draw by the twin is beyond it with probability below
-10**-27. The refusal depends on noise alone, before any data, so it tells nothing.
+10**-27. The refusal depends on noise alone, before any data; that no draw beyond it is
+ever kept adds at most 2 exp(-64) per cell to δ, also where δ is said to be 0.
 
 **Randomness** is AES-256 in counter mode under a key from the operating system,
 a new one for every draw; key, words and scratch noise are overwritten after it
