@@ -159,6 +159,20 @@ def test_all_containers_give_the_same_features() -> None:
         np.testing.assert_allclose(again.transform(frame), expected, atol=NEAR)
 
 
+def test_a_dict_of_columns_is_a_table_and_not_a_row() -> None:
+    X, y = flights()
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1]).fit(X, y)
+    expected = featurizer.transform(X)
+    lists = {"carrier": X["carrier"].tolist(), "plane": X["plane"].tolist()}
+    arrays = {"carrier": X["carrier"].to_numpy(), "plane": pa.array(X["plane"])}
+    for columns in (lists, arrays):
+        np.testing.assert_array_equal(featurizer.transform(columns), expected)
+        again = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(columns, y)
+        assert again.schema_.feature_names == ("carrier", "plane")
+    with pytest.raises(ObservationError, match="different lengths"):
+        featurizer.transform({"carrier": ["C0"], "plane": [1, 2]})
+
+
 def test_arrays_have_columns_by_position() -> None:
     X, y = flights()
     array = X.to_numpy()
