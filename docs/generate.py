@@ -19,10 +19,12 @@ ROOT = DOCS.parent
 REGION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def knobs() -> str:
-    """The table of settings."""
+def knobs(*, store: bool) -> str:
+    """The table of settings: those of counting, or those that only a store has."""
     rows = ["| knob | symbol | unit | default | what it does |", "| --- | --- | --- | --- | --- |"]
     for knob in Settings.knobs():
+        if knob.store is not store:
+            continue
         default = "none, you choose" if knob.required else f"`{knob.default!r}`"
         rows.append(
             f"| `{knob.name}` | {knob.symbol} | {knob.unit} | {default} | {_cell(knob.help)} |"
@@ -108,6 +110,17 @@ SETTINGS_REFUSALS = (
     'Settings(epsilon=1, shares=["carrier"])',
     "Settings(epsilon=1, k=11, max_rows_per_window=10)",
     "Settings(epsilon=1, p_min=1e-6, weight_unit=2**20, max_rows_per_window=2**40)",
+    'Settings(epsilon=1, retention="1 year")',
+    'Settings(epsilon=1, hot_step="0s")',
+    'Settings(epsilon=1, count_window="1000000")',
+    'Settings(epsilon=1, origin="new year")',
+    "Settings(epsilon=1, origin=1e12)",
+    'Settings(epsilon=1, retention="30d")',
+    'Settings(epsilon=1, count_window="30m")',
+    "Settings(epsilon=1, hot_window=None)",
+    'Settings(epsilon=1, hot_window="12h")',
+    "Settings(epsilon=1, hot_rows=1000, hot_step_rows=2000)",
+    "Settings(epsilon=1, weights_share=0.5, bins_share=0.48)",
     'Settings.from_dict({"delta": 0})',
     'Settings.from_dict({"epsilon": 1, "detla": 0})',
     "Settings.from_toml(\"time = 'time'\")",
@@ -153,7 +166,8 @@ def layers() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "knobs": knobs,
+    "knobs": lambda: knobs(store=False),
+    "store-knobs": lambda: knobs(store=True),
     "layers": layers,
     "feature-refusals": lambda: _refusals(FEATURE_REFUSALS),
     "label-refusals": lambda: _refusals(LABEL_REFUSALS),

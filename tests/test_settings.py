@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pickle
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyramidion import toml
 from pyramidion.errors import SchemaError
 from pyramidion.settings import Settings
 
@@ -97,6 +99,18 @@ REFUSALS = {
     "backoff_deviation": [0, math.nan],
     "columns": ["probability", [], ["odds"], ["count", "count"]],
     "passthrough": [-1],
+    "count_window": ["30", "30 days", "0 rows", "1__0 rows", 0, 2**41, 1.5, True, None],
+    "retention": ["0d", 365, None],
+    "hot_window": ["week", 7, 0, timedelta(0)],
+    "hot_rows": [0, "1000", 1e6],
+    "hot_step": ["", 1, None],
+    "hot_step_rows": [0, "100"],
+    "max_skew": ["0s", "-1h", 3600, None],
+    "origin": [math.nan, math.inf, "yesterday", 1e12, None, True],
+    "checkpoint_rows": [0, 1e6, None],
+    "weights_share": [-0.1, 1, "0.1", math.nan],
+    "bins_share": [-0.1, 1, None],
+    "selection_share": [-0.1, 1, None],
 }
 
 
@@ -134,6 +148,164 @@ def test_more_hidden_observations_than_a_window_holds_are_refused():
 def test_counts_beyond_64_bits_are_refused():
     with pytest.raises(SchemaError, match="beyond 64 bits; lower max_rows_per_window"):
         Settings(epsilon=1, p_min=1e-300)
+
+
+# --- the store's knobs ------------------------------------------------------------
+
+DAY = 86_400_000_000
+
+
+def test_the_store_s_defaults_in_microseconds():
+    settings = Settings(epsilon=1)
+    assert (settings.window_us, settings.window_rows) == (30 * DAY, None)
+    assert settings.retention_us == 365 * DAY
+    assert (settings.hot_window_us, settings.hot_step_us) == (7 * DAY, DAY)
+    assert settings.step_rows is None
+    assert settings.max_skew_us == 3_600_000_000
+    assert settings.origin_us == 0
+    assert settings.reserves == {"weights": 0, "bins": 0, "selection": 0}
+
+
+def test_equal_durations_make_equal_settings():
+    a = Settings(epsilon=1, count_window="4w", retention="8760h", hot_step=timedelta(days=1))
+    b = Settings(epsilon=1, count_window=timedelta(days=28), retention="365d", hot_step="24h")
+    assert a == b
+    assert hash(a) == hash(b)
+    assert (a.count_window, a.retention, a.hot_step) == ("28d", "365d", "1d")
+
+
+@pytest.mark.parametrize("rows", [1_000_000, "1000000 rows", "1_000_000 rows", np.int64(10**6)])
+def test_a_window_may_be_counted_in_rows(rows):
+    settings = Settings(epsilon=1, count_window=rows)
+    assert type(settings.count_window) is int
+    assert (settings.window_us, settings.window_rows) == (None, 1_000_000)
+
+
+def test_numpy_s_lengths_of_time_are_never_taken_for_rows():
+    assert Settings(epsilon=1, count_window=np.timedelta64(30, "D")).window_us == 30 * DAY
+    with pytest.raises(SchemaError, match="'count_window' must be a duration"):
+        Settings(epsilon=1, count_window=np.timedelta64(30 * DAY * 1000, "ns"))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["2020-01-01", date(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC), 1577836800,
+     np.datetime64("2020-01-01")],
+)  # fmt: skip
+def test_an_origin_is_stored_as_seconds(origin):
+    settings = Settings(epsilon=1, origin=origin)
+    assert type(settings.origin) is float
+    assert (settings.origin, settings.origin_us) == (1577836800.0, 1577836800 * 10**6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "step", "most"),
+    [(None, None, None), (1000, None, 100), (5, None, 1), (1000, 7, 7), (None, 7, 7)],
+)
+def test_a_step_holds_a_tenth_of_the_hot_rows_unless_set(rows, step, most):
+    assert Settings(epsilon=1, hot_rows=rows, hot_step_rows=step).step_rows == most
+
+
+AT_ODDS = [
+    ({"retention": "30d"}, r"'retention' \(30d\) must be longer than 'count_window' \(30d\)"),
+    ({"max_skew": "30d1us"}, r"'max_skew' \(30d1us\) must be at most 'count_window' \(30d\)"),
+    ({"hot_window": "366d"}, r"'hot_window' \(366d\) must be at most 'retention' \(365d\)"),
+    ({"hot_step": "8d"}, r"'hot_step' \(8d\) must be at most 'hot_window' \(7d\)"),
+    ({"hot_rows": 9, "hot_step_rows": 10}, r"'hot_step_rows' \(10\) must be at most 'hot_rows'"),
+    ({"hot_window": None}, "'hot_window' and 'hot_rows' are both None.*set one"),
+    ({"count_window": 10**8 + 1}, "'count_window' .* at most 'max_rows_per_window'"),
+]
+
+
+@pytest.mark.parametrize(("knobs", "sentence"), AT_ODDS)
+def test_knobs_at_odds_are_refused(knobs, sentence):
+    with pytest.raises(SchemaError, match=sentence):
+        Settings(epsilon=1, **knobs)
+
+
+IN_ORDER = [
+    {"retention": "30d1us"},
+    {"max_skew": "30d"},
+    {"hot_window": "365d"},
+    {"hot_step": "7d"},
+    {"hot_rows": 9, "hot_step_rows": 9},
+    {"hot_window": None, "hot_rows": 1, "hot_step": "9d"},
+    {"count_window": 10**8, "retention": "7d", "max_skew": "99d"},
+]
+
+
+@pytest.mark.parametrize("knobs", IN_ORDER)
+def test_knobs_at_their_limits_are_taken(knobs):
+    Settings(epsilon=1, **knobs)
+
+
+@pytest.mark.parametrize("last", ["prior_share", "weights_share", "bins_share", "selection_share"])
+def test_shares_that_leave_the_tables_nothing_are_refused_exactly(last):
+    # 0.7 + 0.1 + 0.1 + 0.1 is 0.9999999999999999 in floats, and 1 in the decimals written
+    shares = dict.fromkeys(
+        ("prior_share", "weights_share", "bins_share", "selection_share"), 0.1
+    ) | {last: 0.7}
+    with pytest.raises(SchemaError, match="leave the tables nothing; lower one"):
+        Settings(epsilon=1, **shares)
+    Settings(epsilon=1, **shares | {last: math.nextafter(0.7, 0)})
+
+
+def test_reserves_are_exact_on_the_decimals_that_were_written():
+    settings = Settings(epsilon=1, weights_share=0.1, bins_share=0.05, selection_share=1e-3)
+    tenth = Fraction(1, 10)
+    assert settings.reserves == {
+        "weights": tenth,
+        "bins": tenth / 2,
+        "selection": Fraction(1, 1000),
+    }
+
+
+@st.composite
+def stores(draw):
+    """Settings whose store knobs agree."""
+    minutes = sorted(draw(st.tuples(*[st.integers(1, 10**6)] * 4)))
+    shortest, short, long, longest = (f"{number}m" for number in minutes)
+    rows = draw(st.none() | st.integers(1, 10**6))
+    return Settings(
+        epsilon=1,
+        count_window=draw(st.integers(1, 10**8) | st.just(long)),
+        retention=f"{longest} 1us",
+        hot_window=draw(st.just(short) | (st.none() if rows else st.nothing())),
+        hot_rows=rows,
+        hot_step=shortest,
+        hot_step_rows=rows and draw(st.none() | st.integers(1, rows)),
+        max_skew=shortest,
+        origin=draw(st.floats(-8e9, 7e9)),
+        checkpoint_rows=draw(st.integers(1, 10**9)),
+        weights_share=draw(st.floats(0, 0.3)),
+        bins_share=draw(st.floats(0, 0.3)),
+        selection_share=draw(st.floats(0, 0.3)),
+    )
+
+
+@given(stores())
+def test_a_dict_and_toml_keep_every_knob_of_a_store(settings):
+    told = settings.to_dict()
+    assert Settings.from_dict(told) == settings
+    said = {knob: "none" if value is None else value for knob, value in told.items()}
+    assert Settings.from_toml(toml.written({"settings": said})) == settings
+
+
+@given(stores())
+def test_settings_made_again_from_themselves_are_the_same(settings):
+    again = dataclasses.replace(settings)
+    assert again == settings
+    assert again.origin_us == settings.origin_us
+
+
+def test_toml_may_say_none_and_write_dates():
+    text = '[settings]\nepsilon = 1\nhot_window = "none"\nhot_rows = 9\norigin = 2020-01-01\n'
+    settings = Settings.from_toml(text)
+    assert settings.hot_window is None
+    assert settings.origin == 1577836800.0
+
+
+# --- in and out ---------------------------------------------------------------------
 
 
 def test_knobs_tell_symbol_unit_default_and_meaning():

@@ -8,9 +8,11 @@ functions here make such checks.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from pyramidion import durations
 from pyramidion.checks import (
     checked_items,
     checked_name,
@@ -23,10 +25,16 @@ from pyramidion.errors import SchemaError
 
 Check = Callable[[str, object], object]
 
+MOST_ROWS = 2**40
+ROWS = re.compile(r"([0-9]{1,18}(?:_[0-9]{1,18}){0,6})\s*rows?")
+
 
 @dataclass(frozen=True)
 class Knob:
-    """One setting, told for docs and command line. ``default`` is None when ``required``."""
+    """One setting, told for docs and command line. ``default`` is None when ``required``.
+
+    ``store``: only a store has it; counting in memory does not.
+    """
 
     name: str
     symbol: str
@@ -34,16 +42,25 @@ class Knob:
     default: object
     required: bool
     help: str
+    store: bool
 
 
 def about(symbol: str, unit: str, check: Check, told: str) -> dict[str, object]:
     """Return a knob's description, as metadata of its dataclass field."""
-    return {"symbol": symbol, "unit": unit, "check": check, "help": told}
+    return {"symbol": symbol, "unit": unit, "check": check, "help": told, "store": False}
+
+
+def of_store(unit: str, check: Check, told: str) -> dict[str, object]:
+    """Return the description of a knob that only a store has; the paper has no symbol for it."""
+    return about("", unit, check, told) | {"store": True}
 
 
 def whole(low: int, high: int) -> Check:
     """Check for a whole number from ``low`` to ``high``."""
     return lambda name, given: checked_whole(f"setting {name!r}", given, low, high)
+
+
+count = whole(1, MOST_ROWS)
 
 
 def number(rule: str, holds: Callable[[float], bool], *, infinite: bool = False) -> Check:
@@ -61,9 +78,16 @@ def number(rule: str, holds: Callable[[float], bool], *, infinite: bool = False)
     return check
 
 
+reserve = number("at least 0 and below 1", lambda share: 0 <= share < 1)
+
+
 def optional(check: Check) -> Check:
-    """Let None pass a check."""
-    return lambda name, given: None if given is None else check(name, given)
+    """Let None pass a check, and ``"none"``: TOML has no other way to say it."""
+    return lambda name, given: (
+        None
+        if given is None or (isinstance(given, str) and given == "none")
+        else check(name, given)
+    )
 
 
 def one_of(*choices: str) -> Check:
@@ -105,6 +129,45 @@ def power_of_two(name: str, given: object) -> int:
             f"setting {name!r} must be a power of two; write {below} or {2 * below} instead"
         )
     return number
+
+
+def duration(name: str, given: object) -> str:
+    """Check for a length of time; equal ones are stored as the same text.
+
+    >>> duration("retention", "52w 1d"), duration("hot_step", "24h")
+    ('365d', '1d')
+    """
+    return durations.told(durations.microseconds(given, f"setting {name!r}"))
+
+
+def window(name: str, given: object) -> str | int:
+    """Check for the length of a window: a duration, or a whole number of rows.
+
+    >>> window("count_window", "4w"), window("count_window", "1_000_000 rows")
+    ('28d', 1000000)
+    """
+    if isinstance(given, str):
+        found = ROWS.fullmatch(given.strip())
+        given = given if found is None else int(found[1])
+    elif getattr(getattr(given, "dtype", None), "kind", "") != "m":  # a timedelta64 is no number
+        given = plain(given)
+    if isinstance(given, bool | float) or (isinstance(given, str) and given.strip().isdecimal()):
+        raise SchemaError(
+            f"setting {name!r} must be a duration or a whole number of rows; "
+            f'write it like "30d" or "1_000_000 rows"'
+        )
+    if isinstance(given, int):
+        return checked_whole(f"setting {name!r}", given, 1, MOST_ROWS)
+    return duration(name, given)
+
+
+def moment(name: str, given: object) -> float:
+    """Check for a point of time; stored as seconds since 1970, to the microsecond.
+
+    >>> moment("origin", "2020-01-01")
+    1577836800.0
+    """
+    return durations.since_epoch(plain(given), f"setting {name!r}") / 10**6
 
 
 def shares(name: str, given: object) -> tuple[tuple[str, float], ...] | None:

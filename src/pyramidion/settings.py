@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 from pyramidion import knobs, toml
 from pyramidion.checks import checked_keys, fill
+from pyramidion.durations import microseconds, since_epoch
 from pyramidion.errors import SchemaError
 from pyramidion.knobs import Knob
 
@@ -26,7 +28,7 @@ Column = Literal["probability", "log-odds", "count", "back-off"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How much privacy, how large the tables, how counts become features.
+    """How much privacy, how large the tables, how counts become features, what a store keeps.
 
     ``epsilon`` has no default: nobody can choose it for you. ``math.inf`` says
     openly that there is no privacy.
@@ -58,9 +60,7 @@ class Settings:
     )
     k: int = field(
         default=1,
-        metadata=knobs.about(
-            "k", "observations", knobs.whole(1, 2**40), "observations hidden together"
-        ),
+        metadata=knobs.about("k", "observations", knobs.count, "observations hidden together"),
     )
     rows: int = field(
         default=5,
@@ -86,7 +86,7 @@ class Settings:
         metadata=knobs.about(
             "N",
             "observations",
-            knobs.whole(1, 2**40),
+            knobs.count,
             "public bound on accepted observations in a window; sets the width of the cells",
         ),
     )
@@ -171,6 +171,98 @@ class Settings:
             "features with at most this many codes also give their raw value one-hot",
         ),
     )
+    count_window: str | int | timedelta = field(
+        default="30d",
+        metadata=knobs.of_store(
+            "duration or rows",
+            knobs.window,
+            "length of a count window, as time or as accepted rows",
+        ),
+    )
+    retention: str | timedelta = field(
+        default="365d",
+        metadata=knobs.of_store(
+            "duration",
+            knobs.duration,
+            "how long a window is kept, from its start; then it is dropped",
+        ),
+    )
+    hot_window: str | timedelta | None = field(
+        default="7d",
+        metadata=knobs.of_store(
+            "duration",
+            knobs.optional(knobs.duration),
+            "how long a raw row is kept at most; None: only hot_rows bounds it",
+        ),
+    )
+    hot_rows: int | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "observations",
+            knobs.optional(knobs.count),
+            "how many raw rows are kept at most; None: only hot_window bounds it",
+        ),
+    )
+    hot_step: str | timedelta = field(
+        default="1d",
+        metadata=knobs.of_store(
+            "duration", knobs.duration, "the hot window slides in steps of this length"
+        ),
+    )
+    hot_step_rows: int | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "observations",
+            knobs.optional(knobs.count),
+            "a step also ends at so many rows; None: a tenth of hot_rows",
+        ),
+    )
+    max_skew: str | timedelta = field(
+        default="1h",
+        metadata=knobs.of_store(
+            "duration", knobs.duration, "rows with an event time further in the future are refused"
+        ),
+    )
+    origin: float | str | date = field(
+        default=0.0,
+        metadata=knobs.of_store(
+            "seconds since 1970",
+            knobs.moment,
+            "where count windows and hot steps begin to be counted, in fixed multiples",
+        ),
+    )
+    checkpoint_rows: int = field(
+        default=1_000_000,
+        metadata=knobs.of_store(
+            "observations",
+            knobs.count,
+            "rows counted between two checkpoints; bounds the time to reopen a store",
+        ),
+    )
+    weights_share: float = field(
+        default=0.0,
+        metadata=knobs.of_store(
+            "share of the budget",
+            knobs.reserve,
+            "kept back at a window's birth for private weights",
+        ),
+    )
+    bins_share: float = field(
+        default=0.0,
+        metadata=knobs.of_store(
+            "share of the budget",
+            knobs.reserve,
+            "kept back at a window's birth for private bin edges",
+        ),
+    )
+    selection_share: float = field(
+        default=0.0,
+        metadata=knobs.of_store(
+            "share of the budget",
+            knobs.reserve,
+            "kept back at a window's birth for private group selection",
+        ),
+    )
 
     def __post_init__(self) -> None:
         checked = {f.name: f.metadata["check"](f.name, getattr(self, f.name)) for f in fields(self)}
@@ -184,6 +276,39 @@ class Settings:
             raise SchemaError(
                 "settings 'max_rows_per_window', 'weight_unit' and 'p_min' allow counts beyond "
                 "64 bits; lower max_rows_per_window or weight_unit, or raise p_min"
+            )
+        if Fraction(repr(self.prior_share)) + sum(self.reserves.values()) >= 1:
+            raise SchemaError(
+                "settings 'prior_share', 'weights_share', 'bins_share' and 'selection_share' sum "
+                "to 1 or more and leave the tables nothing; lower one of them"
+            )
+        self._check_windows()
+
+    def _check_windows(self) -> None:
+        if self.window_us is not None and self.retention_us <= self.window_us:
+            raise SchemaError(
+                f"setting 'retention' ({self.retention}) must be longer than 'count_window' "
+                f"({self.count_window}), or no window is kept until it is full; raise retention "
+                f"or lower count_window"
+            )
+        if self.hot_window is None and self.hot_rows is None:
+            raise SchemaError(
+                "settings 'hot_window' and 'hot_rows' are both None, so raw rows would be kept "
+                "for ever; set one of them"
+            )
+        most = self.max_rows_per_window
+        self._check_at_most("count_window", self.window_rows, "max_rows_per_window", most)
+        self._check_at_most("max_skew", self.max_skew_us, "count_window", self.window_us)
+        self._check_at_most("hot_window", self.hot_window_us, "retention", self.retention_us)
+        self._check_at_most("hot_step", self.hot_step_us, "hot_window", self.hot_window_us)
+        self._check_at_most("hot_step_rows", self.hot_step_rows, "hot_rows", self.hot_rows)
+
+    def _check_at_most(self, small: str, low: int | None, large: str, high: int | None) -> None:
+        """Refuse two knobs in the wrong order; one that is None is in order."""
+        if low is not None and high is not None and low > high:
+            raise SchemaError(
+                f"setting {small!r} ({getattr(self, small)}) must be at most {large!r} "
+                f"({getattr(self, large)}); lower {small} or raise {large}"
             )
 
     @property
@@ -217,6 +342,67 @@ class Settings:
         """
         return dict(self.shares or ()).get(table, 1.0)
 
+    @property
+    def reserves(self) -> dict[str, Fraction]:
+        """What each window keeps back of its budget, exact on the decimals that were written."""
+        kept = {
+            "weights": self.weights_share,
+            "bins": self.bins_share,
+            "selection": self.selection_share,
+        }
+        return {name: Fraction(repr(share)) for name, share in kept.items()}
+
+    @property
+    def window_us(self) -> int | None:
+        """Length of a count window in microseconds; None if it is counted in rows.
+
+        >>> Settings(epsilon=1, count_window="12h").window_us
+        43200000000
+        """
+        rows = self.window_rows
+        return microseconds(self.count_window) if rows is None else None
+
+    @property
+    def window_rows(self) -> int | None:
+        """Length of a count window in accepted rows; None if it is a length of time."""
+        return self.count_window if isinstance(self.count_window, int) else None
+
+    @property
+    def retention_us(self) -> int:
+        """How long a window is kept, in microseconds."""
+        return microseconds(self.retention)
+
+    @property
+    def hot_window_us(self) -> int | None:
+        """How long a raw row is kept at most, in microseconds; None if rows alone bound it."""
+        return None if self.hot_window is None else microseconds(self.hot_window)
+
+    @property
+    def hot_step_us(self) -> int:
+        """Length of a step of the hot window, in microseconds."""
+        return microseconds(self.hot_step)
+
+    @property
+    def step_rows(self) -> int | None:
+        """The most rows of a step: as set, else a tenth of ``hot_rows``, else None.
+
+        >>> Settings(epsilon=1, hot_rows=1000).step_rows
+        100
+        """
+        if self.hot_step_rows is None and self.hot_rows is not None:
+            return max(1, self.hot_rows // 10)
+        return self.hot_step_rows
+
+    @property
+    def max_skew_us(self) -> int:
+        """How far in the future an event time may lie, in microseconds."""
+        return microseconds(self.max_skew)
+
+    @property
+    def origin_us(self) -> int:
+        """Where windows and steps begin to be counted, in microseconds since 1970."""
+        return since_epoch(self.origin)
+
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
         """Return every knob with its symbol, unit, default and meaning, in order."""
@@ -225,7 +411,7 @@ class Settings:
                 name=f.name,
                 default=None if f.default is MISSING else f.default,
                 required=f.default is MISSING,
-                **{key: f.metadata[key] for key in ("symbol", "unit", "help")},
+                **{key: f.metadata[key] for key in ("symbol", "unit", "help", "store")},
             )
             for f in fields(cls)
         )

@@ -243,7 +243,59 @@ def test_a_total_less_a_window_gives_back_the_rest_bounds_and_all() -> None:
     assert same(back, first)
     assert back.layout == first.layout
     assert back.max_rows == first.max_rows
-    assert not any(back.less(first).cells(t).any() for t in range(len(first.layout.tables)))
+    with pytest.raises(StateError, match="no window would be left"):
+        back.less(first)
+
+
+def test_a_table_that_began_late_is_summed_over_its_own_windows() -> None:
+    first, second = counted(observed(50)), counted(observed(70, 1), noise=b"second")
+    names = [table.name for table in first.layout.tables]
+    early = first.only(names[:-1])
+    total = Arena.total([early, second])
+    assert [t.name for t in total.layout.tables] == names
+    assert [t.windows for t in total.layout.tables] == [2] * (len(names) - 1) + [1]
+    ours, own = total.layout.tables, second.layout.tables
+    assert ours[-1] == own[-1]
+    assert ours[0].variance == 2 * own[0].variance
+    last = len(names) - 1
+    assert np.array_equal(total.cells(last), second.cells(last))
+    assert np.array_equal(total.cells(0), first.cells(0) + second.cells(0))
+    assert same(total.less(second), early)
+    with pytest.raises(StateError, match="not in these tables"):
+        early.less(second)
+
+
+def test_some_tables_alone_keep_their_cells_and_their_state() -> None:
+    whole = counted(observed(50))
+    some_tables = whole.only({whole.layout.tables[0].name, whole.layout.tables[2].name})
+    assert some_tables.sealed
+    assert np.array_equal(some_tables.cells(1), whole.cells(2))
+
+
+def test_a_checkpoint_comes_back_populating_and_counts_on() -> None:
+    arena = stream()[1].arena(Randomness.insecure_from_seed(b"noise"))
+    arena.add(observed(50))
+    back = Arena.from_bytes(arena.checkpoint(), SECRET)
+    assert not back.sealed
+    assert back.rows == 50
+    for each in (arena, back):
+        each.add(observed(30, 1))
+        each.seal()
+    assert same(arena, back)
+    with pytest.raises(StateError, match="sealed"):
+        back.checkpoint()
+
+
+def test_what_is_taken_back_was_never_counted() -> None:
+    arena = stream()[1].arena(Randomness.insecure_from_seed(b"noise"))
+    arena.add(observed(50))
+    arena.add(observed(30, 1))
+    arena.take_back(observed(30, 1))
+    arena.seal()
+    assert same(arena, counted(observed(50)))
+    assert arena.rows == 50
+    with pytest.raises(StateError, match="sealed"):
+        arena.take_back(observed(30, 1))
 
 
 @pytest.mark.parametrize("others", [1, 2])

@@ -83,14 +83,15 @@ class Sealed:
     def arena(self) -> Arena:
         keys, labels = self.counts.shape
         width = keys if self.kind == "dense" else self.width
+        noise = noise_of(self.mechanism, self.deviation)
+        variance = noise.variance * self.windows if noise else 0.0
         tables = (
             Table(PRIOR, "dense", 1, 1, 1 << 50),
-            Table("x", self.kind, self.rows, width, 1 << 50),
+            Table("x", self.kind, self.rows, width, 1 << 50, variance, self.windows),
         )
         arena = Arena.exact(Layout(tables, labels, b"%d" % self.seed))
         arena._flat(0)[:] = self.counts.sum(axis=0)
         self._count(arena)
-        noise = noise_of(self.mechanism, self.deviation)
         source = Randomness.insecure_from_seed(b"%d" % self.seed)
         for _ in range(self.windows if noise else 0):
             draw = np.zeros_like(arena._flat(1))
@@ -127,15 +128,11 @@ class Sealed:
         columns = sum(self.label_sizes)
         template = [(estimate_kernels.PROBABILITY, i) for i in range(columns)]
         template += [(estimate_kernels.BACK_OFF, m) for m in range(len(self.label_sizes))]
-        noise = noise_of(self.mechanism, self.deviation)
-        variance = noise.variance * self.windows if noise else 0.0
         return Estimates(
             schema_of(self.label_sizes, "p" if self.weighted else None),
             chosen,
             self.arena,
-            (0.0, variance),
             np.array(template, dtype=np.int64),
-            self.windows,
         )
 
     @cached_property
@@ -598,7 +595,7 @@ def features_of(
     arena = birth.arena()
     arena.add(door.observations(table))
     arena.seal()
-    snapshot = Snapshot(door, arena, birth.variances, birth.guarantee(1))
+    snapshot = Snapshot(door, arena, birth.guarantee(1))
     return snapshot.names, np.asarray(snapshot.array(table), dtype=np.float64)
 
 

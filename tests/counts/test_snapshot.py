@@ -69,8 +69,7 @@ def arena_of(size: int, **given: Any) -> Arena:
 def snapshot_of(size: int = 2_000, windows: int = 1, **given: Any) -> Snapshot:
     door, birth = stream(**given)
     arena = Arena.total([arena_of(size, **given)] * windows)
-    variances = tuple(windows * v for v in birth.variances)
-    return Snapshot(door, arena, variances, birth.guarantee(windows))
+    return Snapshot(door, arena, birth.guarantee(windows))
 
 
 ways = pytest.mark.parametrize(
@@ -171,7 +170,25 @@ def test_keys_and_rows_of_another_schema_are_refused() -> None:
 def test_a_populating_arena_makes_no_snapshot() -> None:
     door, birth = stream()
     with pytest.raises(StateError, match="seal"):
-        Snapshot(door, birth.arena(), birth.variances, birth.guarantee(1))
+        Snapshot(door, birth.arena(), birth.guarantee(1))
+
+
+def test_an_expired_snapshot_holds_nothing_and_answers_nothing() -> None:
+    door, birth = stream()
+    snapshot = Snapshot(door, arena_of(100), birth.guarantee(1))
+    row = rows_of(1).to_pylist()[0]
+    keys = door.rows(rows_of(1)).matrix(0, 1)
+    snapshot.expire("window 3 is past its retention")
+    for ask in (
+        lambda: snapshot.featurize(rows_of(3)),
+        lambda: snapshot.featurize_one(row),
+        lambda: snapshot.featurize_keys(keys),
+        lambda: snapshot.without(door.observations(rows_of(3))),
+    ):
+        with pytest.raises(StateError, match="expired: window 3 is past its retention; take a new"):
+            ask()
+    assert not any(isinstance(held, Arena) for held in vars(snapshot).values())
+    assert not hasattr(snapshot, "estimates")
 
 
 def test_names_cannot_be_changed_from_outside() -> None:

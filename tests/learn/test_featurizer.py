@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import threading
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -132,12 +131,25 @@ def test_set_output_gives_named_frames(kind: str, frame: type) -> None:
         assert list(out.columns) == ["P(late=1|carrier)", "P(late=1|plane)"]
 
 
-def test_every_setting_is_a_parameter_with_the_same_default() -> None:
+def test_every_setting_is_a_parameter_with_the_same_default_but_the_store_s_are_not() -> None:
     parameters = inspect.signature(CountFeaturizer).parameters
-    for knob in fields(Settings):
-        assert knob.name in parameters
-        if knob.name != "epsilon":
+    for knob in Settings.knobs():
+        assert (knob.name in parameters) is not knob.store, knob.name
+        if not knob.store:
             assert parameters[knob.name].default == knob.default
+
+
+def test_the_knobs_of_a_store_are_those_of_windows_by_time_and_of_reserves() -> None:
+    assert [knob.name for knob in Settings.knobs() if knob.store] == [
+        "count_window", "retention", "hot_window", "hot_rows", "hot_step", "hot_step_rows",
+        "max_skew", "origin", "checkpoint_rows", "weights_share", "bins_share", "selection_share",
+    ]  # fmt: skip
+
+
+def test_counting_in_memory_reserves_nothing() -> None:
+    X, y = flights()
+    fitted = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y)
+    assert not any(fitted.settings_.reserves.values())
 
 
 # --- containers ----------------------------------------------------------------------

@@ -36,8 +36,37 @@ def test_shares_sum_to_exactly_one(names: list[str], prior: float, first: float)
     chosen: Mapping[str, float] = {names[0]: first}
     shares = shares_of(Settings(epsilon=1.0, prior_share=prior, shares=chosen), names)
     assert sum(shares) == 1
-    assert shares[0] == Fraction(prior)
+    assert shares[0] == Fraction(repr(prior))
     assert all(share > 0 for share in shares)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1), min_size=1, max_size=6, unique=True),
+    st.floats(0.001, 0.3),
+    st.tuples(*[st.floats(0, 0.2)] * 3),
+    st.floats(0.01, 100),
+)
+@settings(max_examples=50)
+def test_shares_and_reserves_sum_to_exactly_one(
+    names: list[str], prior: float, kept: tuple[float, float, float], first: float
+) -> None:
+    reserved = dict(zip(("weights_share", "bins_share", "selection_share"), kept, strict=True))
+    chosen = Settings(epsilon=1.0, prior_share=prior, shares={names[0]: first}, **reserved)
+    shares = shares_of(chosen, names)
+    assert sum(shares) + sum(chosen.reserves.values()) == 1
+    assert shares[0] == Fraction(repr(prior))
+    assert all(share > 0 for share in shares)
+    assert all(share == shares[-1] for share in shares[2:])
+    assert len(names) == 1 or shares[1] == Fraction(first) * shares[2]
+
+
+def test_reserves_leave_the_tables_something_however_close_to_one_the_decimals_come() -> None:
+    # in binary 0.1 is a little more than 0.1, and these would sum to more than one
+    near = Settings(
+        epsilon=1.0, prior_share=0.1, weights_share=0.8999999999999999, bins_share=9.9e-17
+    )
+    shares = shares_of(near, ["a"])
+    assert shares[1] == Fraction(1, 10**18)
 
 
 def test_without_delta_the_epsilons_of_all_tables_sum_to_epsilon() -> None:

@@ -10,7 +10,7 @@ and takes nothing. Noise enters at birth, before the first count.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from hashlib import blake2b
@@ -30,6 +30,7 @@ Fill = Callable[[int, NDArray[Any]], None]
 MAGIC = b"PYRAMIDION ARENA"
 VERSION = 1
 CHUNK = 262_144  # rows whose keys are held at once, per thread: 2 MB
+NOT_IN_THESE = "a window that is not in these tables cannot be taken off them"
 _FEW = 4_096  # rows not worth starting threads for
 _SCRATCH = 1 << 21  # bytes of counts in the slots of one thread; many labels get fewer slots
 
@@ -111,8 +112,7 @@ class Arena:
 
         ``threads`` share the tables among them; two calls at once would lose counts.
         """
-        if self.sealed:
-            raise StateError("sealed count tables take no more counts; open a new window")
+        self._must_be_populating()
         self._must_fit(observations)
         if self.rows + len(observations) > self.max_rows:
             raise StateError(
@@ -124,6 +124,20 @@ class Arena:
         self._apply(observations, +observations.weights, threads)
         self.rows += len(observations)
         self._broken = False
+
+    def take_back(self, observations: Observations, threads: int = 1) -> None:
+        """Undo `add` of observations that were never acknowledged."""
+        self._must_be_populating()
+        self._must_fit(observations)
+        self._whole()
+        self._broken = True
+        self._apply(observations, -observations.weights, threads)
+        self.rows -= len(observations)
+        self._broken = False
+
+    def _must_be_populating(self) -> None:
+        if self.sealed:
+            raise StateError("sealed count tables take no more counts; open a new window")
 
     def _whole(self) -> None:
         if self._broken:
@@ -256,7 +270,10 @@ class Arena:
 
     @classmethod
     def total(cls, arenas: Iterable[Arena]) -> Arena:
-        """The sum of sealed arenas: the complete tables."""
+        """The sum of sealed arenas: the complete tables.
+
+        A table is summed over the arenas that have it: it may have begun late.
+        """
         found = list(arenas)
         if not found:
             raise StateError("there is no sealed window to sum; seal one first")
@@ -266,8 +283,21 @@ class Arena:
         """These sealed tables less those of a window in them, which leaves.
 
         The bounds shrink as they grew, so cells do not widen as windows come and go.
+        A table that has no window left is gone.
         """
         return self._sum([other], -1)
+
+    def only(self, names: Collection[str]) -> Arena:
+        """These tables alone, in the same state: the others are left out."""
+        self._whole()
+        kept = tuple(table for table in self.layout.tables if table.name in names)
+        rest = Arena(replace(self.layout, tables=kept), self.max_rows)
+        rest.rows, rest.raw = self.rows, self.raw
+        for number, table in enumerate(kept):
+            rest._flat(number)[:] = self._flat(self.layout.index[table.name])
+        if self.sealed:
+            rest.seal()
+        return rest
 
     def _sum(self, others: list[Arena], sign: int) -> Arena:
         arenas = [self, *others]
@@ -276,32 +306,47 @@ class Arena:
             if not self.layout.adds_to(arena.layout):
                 raise StateError("count tables of different layouts cannot be summed")
         factors = [1, *(sign for _ in others)]
-        bounds = [
-            sum(f * t.bound for f, t in zip(factors, same, strict=True))
-            for same in zip(*(arena.layout.tables for arena in arenas), strict=True)
-        ]
-        rows = sum(f * a.rows for f, a in zip(factors, arenas, strict=True))
-        if min(bounds) < 0 or rows < 0:
-            raise StateError("a window that is not in these tables cannot be taken off them")
-        tables = tuple(
-            replace(t, bound=bound) for t, bound in zip(self.layout.tables, bounds, strict=True)
-        )
-        layout = replace(self.layout, tables=tables)
-        total = Arena(layout, sum(f * a.max_rows for f, a in zip(factors, arenas, strict=True)))
+        signed = list(zip(factors, arenas, strict=True))
+        names = dict.fromkeys(name for arena in arenas for name in arena.layout.index)
+        specs = [spec for name in names if (spec := _joined(name, signed)) is not None]
+        rows = sum(f * a.rows for f, a in signed)
+        if rows < 0:
+            raise StateError(NOT_IN_THESE)
+        if not specs:
+            raise StateError("no window would be left in these tables; drop them instead")
+        layout = replace(self.layout, tables=tuple(specs))
+        total = Arena(layout, sum(f * a.max_rows for f, a in signed))
         total.rows, total.raw = rows, any(arena.raw for arena in arenas)
-        for table, spec in enumerate(tables):
-            cells = _summed([a._flat(table) for a in arenas], factors)
-            if int(np.abs(cells).max()) > spec.bound:
-                raise StateError("a window that is not in these tables cannot be taken off them")
-            total._flat(table)[:] = cells
+        for table, spec in enumerate(specs):
+            total._fill(table, spec, [(f, a) for f, a in signed if spec.name in a.layout.index])
         total.seal()
         return total
+
+    def _fill(self, table: int, spec: Table, signed: list[tuple[int, Arena]]) -> None:
+        flats = [arena._flat(arena.layout.index[spec.name]) for _, arena in signed]
+        cells = _summed(flats, [factor for factor, _ in signed])
+        if int(np.abs(cells).max()) > spec.bound:
+            raise StateError(NOT_IN_THESE)
+        self._flat(table)[:] = cells
 
     # --- bytes --------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """Sealed tables as bytes: versioned, checksummed, uncompressed, of public size."""
         self._must_be_sealed()
+        return self._bytes()
+
+    def checkpoint(self) -> bytes:
+        """Populating tables as bytes, for their owner's disk alone, under a key of their own.
+
+        Two of them subtract to exact counts: the key of the older one must be
+        destroyed before a row between the two leaves the hot window.
+        """
+        self._must_be_populating()
+        self._whole()
+        return self._bytes()
+
+    def _bytes(self) -> bytes:
         if self.raw:
             raise PrivacyError(
                 "these tables had exact counts taken off and are as raw as those rows (P1); they "
@@ -315,6 +360,7 @@ class Arena:
                 "fingerprint": self.layout.fingerprint,
                 "rows": self.rows,
                 "max_rows": self.max_rows,
+                "sealed": self.sealed,
             }
         ).encode()
         start = MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little")
@@ -323,13 +369,14 @@ class Arena:
 
     @classmethod
     def from_bytes(cls, data: bytes, secret: bytes) -> Arena:
-        """Read back what `to_bytes` wrote under the same secret; refuses anything else."""
+        """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else."""
         head, block = _opened(data)
         try:
             tables = tuple(Table(**table) for table in head["tables"])
             layout = Layout(tables, int(head["labels"]), secret, int(head["weight"]))
             known = layout.fingerprint == head["fingerprint"]
             rows, max_rows = int(head["rows"]), int(head["max_rows"])
+            sealed = bool(head["sealed"])
         except (LookupError, TypeError, ValueError, OverflowError) as problem:
             raise FormatError("count tables with an unreadable head; restore them") from problem
         if not known:
@@ -341,8 +388,24 @@ class Arena:
         arena = cls(layout, max_rows)
         arena.rows = rows
         arena._block[:] = np.frombuffer(block, dtype=np.uint8)
-        arena.seal()
+        if sealed:
+            arena.seal()
         return arena
+
+
+def _joined(name: str, signed: list[tuple[int, Arena]]) -> Table | None:
+    """What is known of the sum of a table over the arenas that have it; None: nothing is left."""
+    found = [
+        (f, a.layout.tables[a.layout.index[name]]) for f, a in signed if name in a.layout.index
+    ]
+    windows = sum(f * table.windows for f, table in found)
+    bound = sum(f * table.bound for f, table in found)
+    if windows < 0 or bound < 0 or found[0][0] < 0:
+        raise StateError(NOT_IN_THESE)
+    variance = max(0.0, sum(f * table.variance for f, table in found))
+    return (
+        replace(found[0][1], bound=bound, variance=variance, windows=windows) if windows else None
+    )
 
 
 def _summed(flats: list[NDArray[Any]], factors: list[int]) -> NDArray[Any]:

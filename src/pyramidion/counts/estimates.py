@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 
 from pyramidion.counts import estimate_kernels
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.layout import Table
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
 from pyramidion.schema import Label, Schema
@@ -116,8 +117,7 @@ def _centers(label: Label) -> tuple[float, ...]:
 class Estimates:
     """Features from complete tables: all that depends on cells, computed once.
 
-    ``variances`` are those of one cell of each table, ``windows`` how many tables
-    with noise of their own were summed.
+    Each table has its own noise and its own number of windows: it may have begun late.
     """
 
     def __init__(
@@ -125,15 +125,12 @@ class Estimates:
         schema: Schema,
         settings: Settings,
         arena: Arena,
-        variances: tuple[float, ...],
         template: NDArray[np.int64],
-        windows: int = 1,
     ) -> None:
         self._settings = settings
         self._arena = arena
         self._weighted = schema.weight is not None
         self._unit = float(settings.weight_unit) if self._weighted else 1.0
-        self._windows = windows
         self._classes = Classes.of(schema)
         self._template = template
         self.prior = self._prior()
@@ -143,7 +140,7 @@ class Estimates:
         self.shift = np.zeros((tables, columns))
         self.deviations = np.zeros((tables, columns))
         for table in range(1, tables):
-            self._study(table, variances[table])
+            self._study(table)
         self._kernel = self._for_kernel()
 
     def _prior(self) -> Floats:
@@ -154,13 +151,13 @@ class Estimates:
             prior[label] /= prior[label].sum()
         return prior
 
-    def _study(self, table: int, variance: float) -> None:
+    def _study(self, table: int) -> None:
         """What the kernel must know of one table: how to take the middle, V, shift, a."""
         spec = self._arena.layout.tables[table]
-        noise, sums = variance * self._classes.sizes, self._sample(table)
+        noise, sums = spec.variance * self._classes.sizes, self._sample(table)
         if spec.kind == "count-median":
             row = np.maximum(noise, (MAD * np.median(np.abs(sums), axis=0)) ** 2)
-            self.deviations[table] = np.where(self._averaged, np.sqrt(row), 0.0)
+            self.deviations[table] = np.where(self._averaged(spec), np.sqrt(row), 0.0)
         spread = self._spread(table, noise)
         for m, label in enumerate(self._classes.of_label):
             scatter = Scatter.of(
@@ -188,13 +185,12 @@ class Estimates:
         rows, step = max(1, _ENOUGH // (width * labels)), max(1, width * labels // _MOST)
         return self._classes.summed(cells[:rows, ::step].reshape(-1, labels))
 
-    @cached_property
-    def _averaged(self) -> NDArray[np.bool_]:
+    def _averaged(self, spec: Table) -> NDArray[np.bool_]:
         """Which columns take the mean of near rows: noise there is Gaussian, or nearly so.
 
         The median is better for Laplace noise alone, worse for the sum of two or more.
         """
-        draws = self._windows * self._classes.sizes
+        draws = spec.windows * self._classes.sizes
         gaussian = self._settings.mechanism == "gaussian"
         return np.full(draws.shape, True) if gaussian else (draws > 1) & self._settings.private
 
@@ -202,7 +198,7 @@ class Estimates:
         """V_l: variance of c_l - π_l s in units of π_l (1 - π_l); sets the shift on its way."""
         spec = self._arena.layout.tables[table]
         efficiency = np.where(
-            self._averaged, MEAN_NEAR_MEDIAN[spec.rows - 1], MEDIAN_OF_LAPLACE[spec.rows - 1]
+            self._averaged(spec), MEAN_NEAR_MEDIAN[spec.rows - 1], MEDIAN_OF_LAPLACE[spec.rows - 1]
         )
         spread = self._of_rates(noise * efficiency)
         if spec.kind == "dense":

@@ -33,7 +33,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Size and public bound of one count table."""
+    """Size, public bound and noise of one count table, or of a sum of several."""
 
     name: str
     kind: Kind
@@ -41,6 +41,10 @@ class Table:
     width: int
     bound: int
     """No cell can ever pass this, whatever is observed."""
+    variance: float = 0.0
+    """Of the noise in one cell."""
+    windows: int = 1
+    """How many tables with noise of their own were summed."""
 
     @property
     def wide(self) -> bool:
@@ -124,11 +128,20 @@ class Layout:
             self.plan.tobytes(), key=str(self.labels).encode(), digest_size=16
         ).hexdigest()
 
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The tables' numbers by name."""
+        return {table.name: number for number, table in enumerate(self.tables)}
+
     def adds_to(self, other: Layout) -> bool:
-        """Whether cells of the two mean the same; their widths may differ."""
+        """Whether cells of tables that both have mean the same; their bounds may differ."""
+        shared = [name for name in self.index if name in other.index]
         return (
             self.labels == other.labels
             and self.secret == other.secret
-            and [(t.name, t.kind, t.rows, t.width) for t in self.tables]
-            == [(t.name, t.kind, t.rows, t.width) for t in other.tables]
+            and all(self._shape(name) == other._shape(name) for name in shared)
         )
+
+    def _shape(self, name: str) -> tuple[Kind, int, int]:
+        table = self.tables[self.index[name]]
+        return table.kind, table.rows, table.width

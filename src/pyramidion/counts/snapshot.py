@@ -58,25 +58,27 @@ class Features(np.ndarray[Any, np.dtype[np.float32]]):
 class Snapshot:
     """Immutable complete tables of a stream.
 
-    ``variances`` are those of the noise in one cell of each table, summed over
-    the windows in it, the prior's first.
+    A snapshot that holds a window past its retention is *expired*: it drops its
+    tables and answers no more.
     """
 
-    def __init__(
-        self, door: Door, arena: Arena, variances: tuple[float, ...], guarantee: Guarantee
-    ) -> None:
+    def __init__(self, door: Door, arena: Arena, guarantee: Guarantee) -> None:
         self._door = door
         self._arena = arena
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
-        self.estimates = Estimates(
-            door.schema,
-            door.settings,
-            arena,
-            variances,
-            self._columns.template,
-            guarantee.windows,
-        )
+        self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
+        self._expired = ""
+
+    def expire(self, why: str) -> None:
+        """Drop the tables: what they hold must be forgotten. Nothing is answered from now on."""
+        self._expired = why
+        vars(self).pop("_arena", None)
+        vars(self).pop("estimates", None)
+
+    def _fresh(self) -> None:
+        if self._expired:
+            raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
 
     @property
     def names(self) -> list[str]:
@@ -91,6 +93,7 @@ class Snapshot:
 
     def featurize_one(self, row: Mapping[str, object] | pa.RecordBatch) -> NDArray[np.float32]:
         """Features of one row, given as a dict or as a record batch of one row."""
+        self._fresh()
         if isinstance(row, pa.RecordBatch):
             if row.num_rows != 1:
                 raise ObservationError("featurize_one takes one row; use featurize for a batch")
@@ -105,6 +108,7 @@ class Snapshot:
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
+        self._fresh()
         tables = len(self._door.encoder.shapes)
         if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != tables:
             raise StateError(
@@ -122,6 +126,7 @@ class Snapshot:
 
     def array(self, rows: Any, *, threads: int = 1) -> NDArray[np.float32]:
         """Features of a batch as a matrix of 32-bit floats, one column after the other."""
+        self._fresh()
         checked = rows if isinstance(rows, Rows) else self._door.rows(rows)
         if checked.shapes != self._door.encoder.shapes:
             raise StateError("rows checked for another schema; give this snapshot's own")
@@ -148,6 +153,7 @@ class Snapshot:
 
         As raw as those observations (P1): for training in memory, never stored.
         """
+        self._fresh()
         raw = copy(self)
         raw._arena = self._arena.minus(observations, threads)
         raw.estimates = self.estimates.on(raw._arena)

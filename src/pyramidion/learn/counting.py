@@ -79,10 +79,8 @@ class Counting:
             if self._complete is None:
                 raise StateError("nothing has been counted yet; count some rows first")
             if self._snapshot is None:
-                variances = tuple(self._sealed * v for v in self.birth.variances)
-                self._snapshot = Snapshot(
-                    self.door, self._complete, variances, self.birth.guarantee(self._sealed)
-                )
+                promise = self.birth.guarantee(self._sealed)
+                self._snapshot = Snapshot(self.door, self._complete, promise)
             return self._snapshot
 
     @property

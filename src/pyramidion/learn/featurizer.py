@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -65,7 +64,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, optional
         Of the folds alone. Noise and hash keys come from the operating system.
 
-    The other parameters are those of `pyramidion.Settings`.
+    The other parameters are those of `pyramidion.Settings`, without those of a store.
 
     Attributes
     ----------
@@ -192,7 +191,8 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "epsilon is not set and has no default; choose one, for example epsilon=1.0 "
                 "(or epsilon=float('inf') for no privacy)"
             )
-        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+        counted = (knob.name for knob in Settings.knobs() if not knob.store)
+        return Settings(**{name: getattr(self, name) for name in counted})
 
     def _schema(
         self, frame: Frame, y: Any, settings: Settings, classes: Sequence[Any] | None

@@ -26,7 +26,11 @@ from pyramidion.settings import Settings
 
 
 def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
-    """Share of the budget of the prior and of each table; they sum to exactly one."""
+    """Share of the budget of the prior and of each table.
+
+    The prior has `prior_share`, the tables divide what that and the reserves
+    leave: these shares and the reserves sum to exactly one.
+    """
     unknown = sorted(set(dict(settings.shares or ())) - set(names))
     if unknown:
         raise SchemaError(
@@ -34,8 +38,8 @@ def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
             f"its tables are {', '.join(map(repr, names))}"
         )
     relative = [Fraction(settings.share(name)) for name in names]
-    prior = Fraction(settings.prior_share)
-    rest = (1 - prior) / sum(relative)
+    prior = Fraction(repr(settings.prior_share))  # the decimal, as in the reserves
+    rest = (1 - prior - sum(settings.reserves.values())) / sum(relative)
     return [prior, *(share * rest for share in relative)]
 
 
@@ -56,16 +60,17 @@ class Birth:
                 self._sizes.append((shape.name, settings.sketch, settings.rows, settings.buckets))
 
     @cached_property
+    def shares(self) -> dict[str, Fraction]:
+        """Share of the budget of each table, the prior's first."""
+        names = [name for name, *_ in self._sizes]
+        return dict(zip(names, shares_of(self.settings, names[1:]), strict=True))
+
+    @cached_property
     def noises(self) -> tuple[Noise | None, ...]:
         """The noise of each table, the prior's first; None where epsilon is inf."""
-        shares = shares_of(self.settings, [name for name, *_ in self._sizes[1:]])
-        spent = sum(shares)
-        if spent > 1:
+        if sum(self.shares.values()) > 1:
             raise PrivacyError("the tables' shares exceed the budget; they must sum to one")
-        return tuple(
-            self._noise(share, rows)
-            for share, (_, _, rows, _) in zip(shares, self._sizes, strict=True)
-        )
+        return tuple(self._noise(self.shares[name], rows) for name, _, rows, _ in self._sizes)
 
     def _noise(self, share: Fraction, rows: int) -> Noise | None:
         s = self.settings
@@ -90,8 +95,12 @@ class Birth:
         """The layout of every window, cell widths from public bounds."""
         most = self.settings.max_rows_per_window * self.settings.omega
         tables = tuple(
-            Table(name, kind, rows, width, most + (noise.bound if noise is not None else 0))
-            for (name, kind, rows, width), noise in zip(self._sizes, self.noises, strict=True)
+            Table(
+                name, kind, rows, width, most + (noise.bound if noise is not None else 0), variance
+            )
+            for (name, kind, rows, width), noise, variance in zip(
+                self._sizes, self.noises, self.variances, strict=True
+            )
         )
         return Layout(tables, self._labels, self._secret, self.settings.omega)
 
