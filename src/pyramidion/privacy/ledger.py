@@ -1,0 +1,376 @@
+"""The ledger: what each window has spent, and the refusal of what does not fit.
+
+A window has one budget, (ε, δ) told as ρ or as pure ε, and its lines say where it goes:
+
+    budget    the whole, written first; its purpose is the unit
+    table     what the noise of a table costs, charged in full at the window's birth
+    reserve   set aside at birth for what is computed from its rows while they are hot
+    spend     such a computation, paid from the reserve
+    forfeit   a reserve given up, because what was spent of it is not known
+
+Two rules. *Spend first, act second*: lines are durable before the noisy thing
+exists, so a crash can waste budget but not overspend it. *Whoever may be read
+pays*: a computation is charged in full to every window that can have a row in
+it, sealed ones too, for their rows are disjoint and each row's loss is whole.
+
+Amounts are exact fractions: a thousand spends of a thousandth are the reserve
+and not a little more. The ledger keeps nothing in memory; what the book says is
+so, also after a restart. One ledger writes a book.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from threading import Lock
+from typing import Literal, Protocol
+
+from pyramidion.errors import PrivacyError
+from pyramidion.privacy.budget import epsilon_of, rho_of
+from pyramidion.settings import Settings
+
+Kind = Literal["budget", "table", "reserve", "spend", "forfeit"]
+
+USES = ("spend", "forfeit")  # what takes from a reserve
+DIGITS = 6  # of an amount in a message
+
+
+@dataclass(frozen=True)
+class Line:
+    """One durable row. ``at`` is in microseconds; ``why`` is free text, never data."""
+
+    window: int
+    kind: Kind
+    purpose: str
+    amount: Fraction
+    at: int
+    why: str = ""
+
+
+class Book(Protocol):
+    """Where lines live: SQLite in the store, a list in memory."""
+
+    def lines(self, window: int | None = None) -> list[Line]:
+        """Return the lines of a window, or all, in the order written."""
+
+    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
+        """Add lines, all or none, durable on return; first drop those of ``replacing``."""
+
+
+class MemoryBook:
+    """The readable reference: a list, for tests and for what need not survive."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line] = []
+
+    def lines(self, window: int | None = None) -> list[Line]:
+        """Return the lines of a window, or all, in the order written."""
+        return [line for line in self._lines if window in (None, line.window)]
+
+    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
+        """Add lines; first drop those of the window ``replacing``."""
+        self._lines = [*(line for line in self._lines if line.window != replacing), *lines]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowReport:
+    """What one window has spent, and the (ε, δ) that this gives its observations."""
+
+    number: int
+    unit: str
+    budget: Fraction
+    lines: tuple[Line, ...]
+    spent: Fraction
+    left: Fraction
+    epsilon: float
+    delta: float
+
+    def used(self, purpose: str) -> Fraction:
+        """Return what was spent or forfeited of the reserve for a purpose."""
+        return _sum(self.lines, *USES, purpose=purpose)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values for JSON: amounts as number and as exact text; no ε is None."""
+        return {
+            "number": self.number,
+            "unit": self.unit,
+            **_told(budget=self.budget, spent=self.spent, left=self.left),
+            **_promised(self.epsilon, self.delta),
+            "lines": [
+                {"kind": line.kind, "purpose": line.purpose, "at": line.at, "why": line.why}
+                | _told(amount=line.amount)
+                for line in self.lines
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The whole ledger. Windows hold disjoint observations: ε and δ are the largest window's."""
+
+    windows: tuple[WindowReport, ...]
+    k: int
+
+    @property
+    def epsilon(self) -> float:
+        """The largest ε of a window; inf: no promise."""
+        return max((window.epsilon for window in self.windows), default=0.0)
+
+    @property
+    def delta(self) -> float:
+        """The largest δ of a window."""
+        return max((window.delta for window in self.windows), default=0.0)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values for JSON; where there is no promise, ε is None."""
+        windows = [window.to_dict() for window in self.windows]
+        return {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
+
+    def __str__(self) -> str:
+        used = {line.purpose: 0 for w in self.windows for line in w.lines if line.kind in _RESERVED}
+        rows = [["window", "unit", "tables", *used, "left", "ε", "δ"]]
+        for window in self.windows:
+            spent = [_sum(window.lines, "table"), *(window.used(purpose) for purpose in used)]
+            amounts = [*(_text(amount, up=True) for amount in spent), _text(window.left)]
+            promise = [f"{window.epsilon:.{DIGITS}g}", f"{window.delta:g}"]
+            rows.append([str(window.number), window.unit, *amounts, *promise])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
+        some = f"any {self.k} observation{'s' if self.k != 1 else ''}"
+        return "\n".join([*lines, f"spent on {some}: ({self.epsilon:.{DIGITS}g}, {self.delta:g})"])
+
+
+class Ledger:
+    """Charges windows, and refuses what their budgets cannot pay.
+
+    >>> ledger = Ledger(MemoryBook(), Settings(epsilon=1, delta=0, selection_share=0.1))
+    >>> ledger.open(0, {"": Fraction(1, 50), "carrier": Fraction(22, 25)}, now=0)
+    >>> ledger.spend("selection", Fraction(3, 50), [0], now=1)
+    >>> ledger.spent(0), ledger.left(0, "selection")
+    (Fraction(24, 25), Fraction(1, 25))
+    >>> ledger.spend("selection", Fraction(3, 50), [0], now=2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    pyramidion.errors.PrivacyError: window 0 has epsilon 0.04 left for selection and 0.06 was ...
+    """
+
+    def __init__(self, book: Book, settings: Settings) -> None:
+        self._book = book
+        self._settings = settings
+        self._unit, self._budget = budget_of(settings)
+        self._reserves = settings.reserves
+        self._lock = Lock()
+
+    def open(
+        self, window: int, tables: Mapping[str, Fraction], now: int, *, again: bool = False
+    ) -> None:
+        """Charge the birth of a window: its budget, tables by their shares, its reserves.
+
+        Call it before the noise exists. ``again`` is for a window that was charged
+        and whose noise never became durable: its birth is written anew. What was
+        spent or forfeited from its reserves stays written.
+        """
+        reserves = {purpose: share for purpose, share in self._reserves.items() if share}
+        for share in (*tables.values(), *reserves.values()):
+            if _exact(share) <= 0:
+                raise PrivacyError("a table or reserve with a share of 0 or less; raise its share")
+        asked, kept = (self._budget * sum(of.values()) for of in (tables, reserves))
+        if asked + kept > self._budget:
+            raise PrivacyError(
+                f"window {window} has {self._unit} {_text(self._budget)} and its tables ask for "
+                f"{_text(asked, up=True)}, its reserves for {_text(kept, up=True)}; give the "
+                f"tables at most {_text(max(self._budget - kept, Fraction(0)))} or lower a share"
+            )
+        born = [Line(window, "budget", self._unit, self._budget, now)]
+        for name, share in tables.items():
+            born.append(Line(window, "table", name, self._budget * share, now))
+        for purpose, share in reserves.items() if self._budget else ():
+            born.append(Line(window, "reserve", purpose, self._budget * share, now))
+        with self._lock:
+            old = self._book.lines(window)
+            if not old:
+                return self._book.write(born)
+            if not again:
+                raise PrivacyError(
+                    f"window {window} is charged already and a second draw would be a second "
+                    f"release; use the noise it was born with"
+                )
+            born += [line for line in old if line.kind in USES]
+            if any(_left(born, line.purpose) < 0 for line in born if line.kind in USES):
+                raise PrivacyError(
+                    f"window {window} has spent more than its reserves would be now; "
+                    f"open it with the settings it was first charged with"
+                )
+            self._book.write(born, replacing=window)
+
+    def spend(
+        self, purpose: str, amount: Fraction, windows: Sequence[int], now: int, why: str = ""
+    ) -> None:
+        """Charge a computation in full to every window that can have a row in what it reads.
+
+        Call it before the computation. All windows pay from their reserves for
+        this purpose, or none does and the refusal names the first that cannot.
+        Without privacy (ε = inf) lines of amount 0 are written.
+        """
+        if _exact(amount) < 0 or (amount == 0 and self._budget):
+            raise PrivacyError("a charge must be above 0; ask for what the computation costs")
+        if not windows:
+            raise PrivacyError(f"no window pays for {purpose}; name all that it can read rows of")
+        amount = Fraction(amount) if self._budget else Fraction(0)
+        with self._lock:
+            left = {window: self._left_of(window, purpose) for window in windows}
+            short = [window for window in left if amount > left[window]]
+            if short:
+                raise PrivacyError(self._refusal(purpose, amount, left, short))
+            self._book.write([Line(w, "spend", purpose, amount, now, why) for w in left])
+
+    def forfeit(self, windows: Sequence[int], now: int, why: str) -> None:
+        """Give up all that is left of all reserves.
+
+        After a backup is restored, what was spent since it was made is not known;
+        as all of it may be, none of it can be spent.
+        """
+        with self._lock:
+            lines: list[Line] = []
+            for window in dict.fromkeys(windows):
+                own = self._lines_of(window)
+                for purpose in [line.purpose for line in own if line.kind == "reserve"]:
+                    if left := _left(own, purpose):
+                        lines.append(Line(window, "forfeit", purpose, left, now, why))
+            self._book.write(lines)
+
+    def left(self, window: int, purpose: str) -> Fraction:
+        """Return what a window can still spend on a purpose: its reserve less its uses."""
+        return self._left_of(window, purpose)
+
+    def spent(self, window: int) -> Fraction:
+        """Return what a window has spent: tables, spends and forfeits."""
+        return _sum(self._lines_of(window), "table", *USES)
+
+    def report(self) -> Report:
+        """Return every window's lines, sums and (ε, δ), by number."""
+        own: dict[int, list[Line]] = {}
+        for line in self._book.lines():
+            own.setdefault(line.window, []).append(line)
+        windows = tuple(self._report_of(window, own[window]) for window in sorted(own))
+        return Report(windows=windows, k=self._settings.k)
+
+    def _report_of(self, window: int, lines: Sequence[Line]) -> WindowReport:
+        whole = _whole(window, lines)
+        spent = _sum(lines, "table", *USES)
+        epsilon, delta = _promise(whole.purpose, spent, self._settings.delta)
+        if whole.purpose == self._unit and spent <= self._budget:
+            epsilon = min(epsilon, self._settings.epsilon)  # the way there and back rounds up
+        return WindowReport(
+            number=window,
+            unit=whole.purpose,
+            budget=whole.amount,
+            lines=tuple(lines),
+            spent=spent,
+            left=whole.amount - spent,
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    def _lines_of(self, window: int) -> list[Line]:
+        lines = self._book.lines(window)
+        _whole(window, lines)
+        return lines
+
+    def _left_of(self, window: int, purpose: str) -> Fraction:
+        lines = self._lines_of(window)
+        unit = _whole(window, lines).purpose
+        if unit != self._unit:
+            raise PrivacyError(
+                f"window {window} was charged in the unit {unit!r} and the settings now say "
+                f"{self._unit!r}; a stream keeps its epsilon and delta, or starts anew"
+            )
+        known = {line.purpose for line in lines if line.kind == "reserve"}
+        known |= set(self._reserves)
+        if self._budget and purpose not in known:
+            told = ", ".join(sorted(known)) or "none"
+            raise PrivacyError(f"window {window} has no reserve for {purpose!r}, only for: {told}")
+        return _left(lines, purpose)
+
+    def _refusal(
+        self, purpose: str, amount: Fraction, left: Mapping[int, Fraction], short: Sequence[int]
+    ) -> str:
+        first, most = short[0], min(left.values())
+        ways = [f"raise `{purpose}_share` for windows to come"]
+        if most:
+            ways.insert(0, f"ask for at most {_text(most)}")
+        if amount <= self._budget * self._reserves.get(purpose, Fraction(0)):
+            ways.append(f"wait until only window {max(short) + 1} and later are read")
+        return (
+            f"window {first} has {self._unit} {_text(left[first])} left for {purpose} and "
+            f"{_text(amount, up=True)} was asked; {', or '.join(ways)}"
+        )
+
+
+_RESERVED = ("reserve", *USES)
+
+
+def budget_of(settings: Settings) -> tuple[str, Fraction]:
+    """Return the unit and the budget of every window: ρ, pure ε, or nothing to keep.
+
+    >>> budget_of(Settings(epsilon=0.5, delta=0))
+    ('epsilon', Fraction(1, 2))
+    """
+    if settings.mechanism == "none":
+        return "none", Fraction(0)
+    if settings.mechanism == "laplace":
+        return "epsilon", Fraction(settings.epsilon)
+    return "rho", Fraction(rho_of(epsilon=settings.epsilon, delta=settings.delta))
+
+
+def _exact(amount: object) -> Fraction:
+    if isinstance(amount, bool) or not isinstance(amount, int | Fraction):
+        raise PrivacyError("budgets are exact; write an int or a fractions.Fraction")
+    return Fraction(amount)
+
+
+def _sum(lines: Iterable[Line], *kinds: str, purpose: str | None = None) -> Fraction:
+    chosen = (line for line in lines if line.kind in kinds and purpose in (None, line.purpose))
+    return sum((line.amount for line in chosen), Fraction(0))
+
+
+def _left(lines: Sequence[Line], purpose: str) -> Fraction:
+    return _sum(lines, "reserve", purpose=purpose) - _sum(lines, *USES, purpose=purpose)
+
+
+def _whole(window: int, lines: Iterable[Line]) -> Line:
+    for line in lines:
+        if line.kind == "budget":
+            return line
+    raise PrivacyError(f"window {window} has no budget in the ledger; open it before its noise")
+
+
+@lru_cache(maxsize=1024)  # windows of a stream mostly spend the same
+def _promise(unit: str, spent: Fraction, delta: float) -> tuple[float, float]:
+    if unit == "epsilon":
+        return math.nextafter(float(spent), math.inf) if float(spent) < spent else float(spent), 0.0
+    if unit == "rho" and delta > 0:
+        return epsilon_of(rho=float(spent), delta=delta), delta
+    return math.inf, 1.0
+
+
+def _promised(epsilon: float, delta: float) -> dict[str, object]:
+    return {"epsilon": epsilon if epsilon < math.inf else None, "delta": delta}
+
+
+def _told(**amounts: Fraction) -> dict[str, object]:
+    told: dict[str, object] = {}
+    for name, amount in amounts.items():
+        told |= {name: float(amount), f"{name}_exact": str(amount)}
+    return told
+
+
+def _text(amount: Fraction, *, up: bool = False) -> str:
+    """Digits for people: what fits is rounded down, what is asked or spent up."""
+    rounding = Context(prec=DIGITS, rounding=ROUND_UP if up else ROUND_DOWN)
+    digits = rounding.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+    digits = digits.normalize()
+    return f"{digits:f}" if not digits or digits >= Decimal("1e-6") else f"{digits:g}"
