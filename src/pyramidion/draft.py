@@ -9,19 +9,17 @@ only that outcome is used.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.errors import SchemaError
+from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.schema import Schema
 from pyramidion.toml import inline
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK = 1 << 20  # bytes of a CSV or NDJSON file that are read to tell the types
 TIMES = ("time", "timestamp", "ts", "datetime", "event_time", "date")
 LABELS = ("label", "target", "y", "click", "clicked", "outcome", "class", "late", "rating", "stars")
 RATINGS = ("rating", "stars")
@@ -145,23 +143,13 @@ _FEATURES: dict[str, Callable[[str], str]] = {
 
 def _kinds(path: Path) -> dict[str, str]:
     """The kind of every column: flag, whole, real, text, time or other."""
-    if not path.exists():
-        raise SchemaError(f"there is no file {path}; give the path of a data file")
-    if path.is_dir():
-        raise SchemaError(f"{path} is a directory; give the path of one file in it")
-    read = _READERS.get(path.suffix.lower())
-    if read is None:
-        raise SchemaError(f"{path} ends in no known format; use one of {', '.join(_READERS)}")
-    import pyarrow as pa
+    from pyramidion.files import DataFile
 
     try:
-        columns = [(column.name, _kind(column.type)) for column in read(path)]
-    except (OSError, ValueError, pa.ArrowException):
-        # Arrow's message may quote the file's content, so it is not passed on.
-        raise SchemaError(
-            f"{path} cannot be read as {path.suffix.lower()}; check that it is not empty or damaged"
-        ) from None
-    return _by_name(path, columns)
+        fields = DataFile(path).fields()
+    except ObservationError as error:
+        raise SchemaError(str(error)) from None
+    return _by_name(path, [(field.name, _kind(field.type)) for field in fields])
 
 
 def _by_name(path: Path, columns: list[tuple[str, str]]) -> dict[str, str]:
@@ -192,51 +180,3 @@ _KINDS = (
     ("text", ("string", "large_string", "binary", "large_binary", "fixed_size_binary", "null")),
 )
 """How Arrow's names of types begin; string_view and binary_view are among them."""
-
-
-def _csv(path: Path, delimiter: str = ",") -> pa.Schema:
-    from pyarrow import csv
-
-    options = csv.ReadOptions(block_size=BLOCK)
-    with csv.open_csv(path, options, csv.ParseOptions(delimiter=delimiter)) as reader:
-        return reader.schema
-
-
-def _tsv(path: Path) -> pa.Schema:
-    return _csv(path, "\t")
-
-
-def _parquet(path: Path) -> pa.Schema:
-    from pyarrow import parquet
-
-    return parquet.read_schema(path)
-
-
-def _ipc(path: Path) -> pa.Schema:
-    import pyarrow as pa
-
-    with pa.OSFile(str(path)) as file:
-        is_file = file.read(6) == b"ARROW1"
-        file.seek(0)
-        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
-
-
-def _ndjson(path: Path) -> pa.Schema:
-    from pyarrow import json
-
-    with path.open("rb") as file:
-        block = file.read(BLOCK)
-        whole_lines = block if not file.read(1) else block[: block.rfind(b"\n") + 1]
-    options = json.ReadOptions(block_size=BLOCK + 1)
-    return json.read_json(io.BytesIO(whole_lines), options).schema
-
-
-_READERS: dict[str, Callable[[Path], pa.Schema]] = {
-    ".csv": _csv,
-    ".tsv": _tsv,
-    ".parquet": _parquet,
-    ".arrow": _ipc,
-    ".feather": _ipc,
-    ".ndjson": _ndjson,
-    ".jsonl": _ndjson,
-}
