@@ -8,7 +8,7 @@ import sys
 
 os.environ.setdefault("POLARS_MAX_THREADS", "2")
 
-from benchmarks import counting, featurizing, hashing, memory, noise, whole
+from benchmarks import counting, featurizing, hashing, memory, noise, storing, whole
 from benchmarks.report import Report
 
 ALL = {
@@ -18,6 +18,7 @@ ALL = {
     "hashing": hashing.main,
     "noise": noise.main,
     "memory": memory.main,
+    "storing": storing.main,
 }
 
 

@@ -17,31 +17,39 @@ __all__ = [
     "CountFeaturizer",
     "FormatError",
     "Guarantee",
+    "KeyHolderError",
     "Label",
     "ObservationError",
     "PrivacyError",
+    "Pyramid",
     "PyramidionError",
+    "Receipt",
     "Schema",
     "SchemaError",
     "Settings",
     "Snapshot",
     "StateError",
+    "StorageError",
 ]
 
 _HOMES = {
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
+        "KeyHolderError",
         "ObservationError",
         "PrivacyError",
         "PyramidionError",
         "SchemaError",
         "StateError",
+        "StorageError",
     ),
     "pyramidion.guarantee": ("Guarantee",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
+    "pyramidion.storage.hot": ("Receipt",),
+    "pyramidion.system": ("Pyramid",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -49,16 +57,20 @@ if TYPE_CHECKING:
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,
+        KeyHolderError,
         ObservationError,
         PrivacyError,
         PyramidionError,
         SchemaError,
         StateError,
+        StorageError,
     )
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.featurizer import CountFeaturizer
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
+    from pyramidion.storage.hot import Receipt
+    from pyramidion.system import Pyramid
 
 
 def __getattr__(name: str) -> Any:

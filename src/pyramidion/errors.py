@@ -5,7 +5,9 @@
     ├── ObservationError       rows that cannot be counted; says which and why, never what
     ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
     ├── StateError             the verb does not fit the state (reading what is populating, ...)
-    └── FormatError            bytes that are foreign, damaged or from a newer version
+    ├── FormatError            bytes that are foreign, damaged or from a newer version
+    └── StorageError           the disk refuses: full, read-only, missing; nothing was lost
+        └── KeyHolderError     the holder of the store key is missing, locked or has no such key
 
 A message names the thing, the rule and the remedy. It never holds a value from
 an observation. ``status`` is the HTTP status the service answers with.
@@ -59,3 +61,15 @@ class FormatError(PyramidionError, ValueError):
     """Bytes that are not ours, are damaged, or come from a newer version."""
 
     status = 422
+
+
+class StorageError(PyramidionError, OSError):
+    """The disk refuses: it is full, read-only, or a file is gone. Nothing was lost or half done."""
+
+    status = 507
+
+
+class KeyHolderError(StorageError):
+    """The holder of the store key cannot be reached, or does not have the key."""
+
+    status = 503

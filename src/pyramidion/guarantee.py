@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, Self
 
 Level = Literal["P1", "P2", "P3"]
@@ -32,6 +32,10 @@ class Guarantee:
     def raw(self) -> Self:
         """The same windows with raw rows or exact counts in them: no promise."""
         return replace(self, level="P1", epsilon=math.inf, delta=1.0)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; no ε is None."""
+        return asdict(self) | {"epsilon": self.epsilon if self.epsilon < math.inf else None}
 
     def __str__(self) -> str:
         windows = f"over {self.windows} window{'s' if self.windows != 1 else ''}"

@@ -62,6 +62,37 @@ def canonical(value: object) -> tuple[int, bytes]:
     return _time(value)
 
 
+def restored(kind: int, payload: bytes) -> object:
+    """A value that `canonical` gives this kind and payload for.
+
+    >>> restored(*canonical("AA")), restored(*canonical(2.5)), restored(*canonical(None))
+    ('AA', 2.5, None)
+    """
+    word = int.from_bytes(payload[:8], "little", signed=True)
+    if kind == kernels.MISSING:
+        return None
+    if kind == kernels.TEXT:
+        return payload.decode()
+    if kind == kernels.BYTES:
+        return payload
+    if kind == kernels.NUMBER:
+        return word
+    if kind == kernels.LARGE:
+        return int.from_bytes(payload, "little")
+    if kind == kernels.FRACTION:
+        return float(np.frombuffer(payload, dtype=np.float64)[0])
+    if kind == kernels.DECIMAL:
+        digits = int.from_bytes(payload[:-8], "little", signed=True)
+        scale = int.from_bytes(payload[-8:], "little", signed=True)
+        sign, figures = int(digits < 0), tuple(map(int, str(abs(digits))))
+        return Decimal((sign, figures, -scale))
+    if kind == kernels.INSTANT:
+        return np.datetime64(word, "ns")
+    if kind == kernels.DURATION:
+        return np.timedelta64(word, "ns")
+    return (dt.datetime.min + dt.timedelta(microseconds=word // 1_000)).time()
+
+
 def encoded(text: str) -> bytes:
     """Text as UTF-8; lone surrogates are no text."""
     try:

@@ -89,7 +89,7 @@ def refuse_damaged(name: str, raw: Raw) -> None:
 def values(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Column:
     """A column of categories: any hashable type; floats must be finite."""
     if isinstance(raw, list):
-        made = _in_one_type(raw)
+        made = in_one_type(raw)
         if made is None:
             return _hashed(name, raw, judge, hasher)
         raw = made
@@ -101,7 +101,7 @@ def values(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Column:
     return raw
 
 
-def _in_one_type(raw: list[object]) -> pa.Array | None:
+def in_one_type(raw: list[object]) -> pa.Array | None:
     """An Arrow array of values that are all of one plain type, or None."""
     if {type(value) for value in raw} - {type(None)} not in [{kind} for kind in _PLAIN]:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.batches import Raw, columns_of, take
+from pyramidion.batches import Batch, Raw, columns_of, take
 from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
@@ -27,6 +27,7 @@ Errors = Literal["refuse", "skip"]
 
 NO_LABEL = "has no label"
 NOT_A_CLASS = "is not one of the label's declared classes"
+TOO_NEW = "is a time beyond `max_skew` in the future; set the sender's clock, or send it later"
 NOT_A_PROPENSITY = "is not a propensity above 0 and at most 1"
 
 _ONE = np.ones(1, dtype=np.int64)
@@ -80,6 +81,10 @@ class Observations(Rows):
     refused: int
     problems: Problems
 
+    def under(self, encoder: Encoder) -> Observations:
+        """The same rows, to be counted in the tables of another encoder of the same stream."""
+        return replace(self, encoder=encoder)
+
     def take(self, rows: NDArray[np.int64]) -> Observations:
         """These rows alone, in this order."""
         return replace(
@@ -118,12 +123,30 @@ class Door:
         judge.refuse()
         return Rows(self.encoder, columns, length)
 
-    def observations(self, data: Any, errors: Errors = "refuse") -> Observations:
-        """Features, labels, weights and times, for counting."""
+    def observations(
+        self, data: Any, errors: Errors = "refuse", *, latest: int | None = None
+    ) -> Observations:
+        """Features, labels, weights and times, for counting.
+
+        Rows with an event time after ``latest`` are refused, where it is given.
+        """
+        return self._observations(data, errors, latest)[0]
+
+    def arrivals(
+        self, data: Any, errors: Errors = "refuse", *, latest: int | None = None
+    ) -> tuple[Observations, Batch]:
+        """Observations, and the columns they came in, accepted rows alone."""
+        found, raw, good = self._observations(data, errors, latest)
+        if good is None:
+            return found, Batch(raw, len(found))
+        return found, Batch({name: _some(column, good) for name, column in raw.items()}, len(found))
+
+    def _observations(
+        self, data: Any, errors: Errors, latest: int | None
+    ) -> tuple[Observations, dict[str, Raw], NDArray[np.int64] | None]:
         if errors not in ("refuse", "skip"):
             raise ObservationError("errors is neither 'refuse' nor 'skip'; choose one of them")
-        needed = [name for name in self.schema.columns if name != self.schema.unit]
-        raw, length = self._columns(data, dict.fromkeys([*needed, *self.schema.feature_names]))
+        raw, length = self._columns(data, self.schema.columns)
         judge = Judge(length)
         columns = self._features(raw, judge)
         labels = self._labels(raw, judge)
@@ -133,6 +156,8 @@ class Door:
             if self.schema.time is None
             else times_of(self.schema.time, raw[self.schema.time], judge)
         )
+        if times is not None and latest is not None:
+            judge.mark(str(self.schema.time), times > latest, TOO_NEW)
         if errors == "refuse":
             judge.refuse()
         found = Observations(
@@ -145,7 +170,10 @@ class Door:
             int(judge.bad.sum()),
             judge.problems,
         )
-        return found.take(np.flatnonzero(~judge.bad)) if judge.problems else found
+        if not judge.problems:
+            return found, raw, None
+        good = np.flatnonzero(~judge.bad)
+        return found.take(good), raw, good
 
     def _columns(self, data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
         raw, length = columns_of(data, names)
@@ -193,6 +221,13 @@ class Door:
             weights = np.floor(self.settings.weight_unit / np.where(good, propensity, 1.0))
         # Clipped again as integers: as a double, omega may be rounded up.
         return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)
+
+
+def _some(column: Raw, rows: NDArray[np.int64]) -> Raw:
+    if isinstance(column, list):
+        return [column[row] for row in rows]
+    kept: Raw = take(column, rows)
+    return kept
 
 
 def _bins(name: str, cuts: NDArray[np.float64], raw: Raw, judge: Judge) -> NDArray[np.int64]:

@@ -1,0 +1,192 @@
+"""From a batch to an acknowledgement: durable, hot, counted and handed on, each row once.
+
+    judge the rows ── write the record ──┬── sync ──────────────┬── commit ── hand to the vault
+                                         └── count in memory ───┘
+
+A crash before the commit leaves nothing: the record lies beyond the length that the
+catalogue knows, and the counts were in memory. A failure takes the counts back. A crash
+between the commit and the vault is made good at the next open, which hands on again; the
+vault tells a batch by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyramidion import records
+from pyramidion.errors import ObservationError, StateError
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle, Part
+from pyramidion.observations import Errors, Observations
+from pyramidion.storage.hot import Appended, Receipt
+
+VaultHook = Callable[[int, pa.Table], None]
+"""Takes a batch by its number, once durable; the same number again after a crash: do nothing."""
+
+MOST_KEY = 1_000  # letters of an idempotency key
+
+
+class Arrivals:
+    """Takes batches in, one at a time."""
+
+    def __init__(self, lifecycle: Lifecycle, vault: VaultHook | None, threads: int) -> None:
+        self._lifecycle = lifecycle
+        self._catalogue = lifecycle.catalogue
+        self._vault = vault
+        self._threads = threads
+        self._vaulted = int(self._catalogue.about("vaulted", "0"))
+        self.hand_on()
+
+    def take(
+        self,
+        data: Any,
+        now: int,
+        *,
+        once: str | None = None,
+        errors: Errors = "refuse",
+        resume: tuple[bytes, int] | None = None,
+    ) -> Receipt:
+        """Accept a batch; all that `Receipt` says is durable when this returns.
+
+        ``resume`` is an import and how far it has come with this batch.
+        """
+        _refuse_unusable(once)
+        lifecycle = self._lifecycle
+        latest = now + lifecycle.settings.max_skew_us
+        while True:
+            with lifecycle.arrivals:
+                receipt = lifecycle.hot.seen(once) if once is not None else None
+                door = lifecycle.door
+            if receipt is not None:
+                self.hand_on()
+                return receipt
+            found, batch = door.arrivals(data, errors, latest=latest)
+            if not len(found):
+                return Receipt(0, found.refused, 0)
+            table = records.table_of(batch)
+            slots = self._missing(found, now)
+            for slot in slots:
+                lifecycle.open(slot, now)
+            with lifecycle.arrivals:
+                if door is not lifecycle.door or (once and lifecycle.hot.seen(once)):
+                    continue  # the schema changed, or the same batch came by another thread
+                parts = lifecycle.place(found, now)
+                if parts and isinstance(parts[0], Part):
+                    receipt = self._take(found, table, parts, now, once, resume)
+                    self.hand_on(table)
+                    return receipt
+
+    def _missing(self, found: Observations, now: int) -> list[int]:
+        with self._lifecycle.arrivals:
+            places = self._lifecycle.place(found, now)
+        return [slot for slot in places if isinstance(slot, int)]
+
+    def _take(
+        self,
+        found: Observations,
+        table: pa.Table,
+        parts: list[Part],
+        now: int,
+        once: str | None,
+        resume: tuple[bytes, int] | None,
+    ) -> Receipt:
+        self._refuse_overfull(parts, len(found))
+        if len(parts) > 1:  # rows lie in the order of their windows
+            order = np.concatenate([part.rows for part in parts if part.rows is not None])
+            table = table.take(pa.array(order))
+        receipt = Receipt(len(found), found.refused, sum(part.late for part in parts))
+        hot, number = self._lifecycle.hot, self._lifecycle.last_batch() + 1
+        appended = hot.append(number, table, now)
+        counted: list[tuple[Part, Observations]] = []
+        try:
+            for part in parts:
+                rows = found if part.rows is None else found.take(part.rows)
+                rows = rows.under(part.window.encoder)
+                part.window.arena.add(rows, self._threads)
+                counted.append((part, rows))
+            appended.written.result()
+            reach("commit.before")
+            self._commit(appended, number, receipt, counted, now, once, resume)
+        except BaseException:
+            appended.written.exception()
+            for part, rows in counted:
+                part.window.arena.take_back(rows, self._threads)
+            raise
+        reach("commit.after")
+        hot.acknowledged(appended, len(found))
+        for part, rows in counted:
+            part.window.fresh += len(rows)
+        return receipt
+
+    def _refuse_overfull(self, parts: list[Part], rows: int) -> None:
+        for part in parts:
+            more = rows if part.rows is None else len(part.rows)
+            room = part.window.arena.max_rows - part.window.arena.rows
+            if more > room:
+                raise StateError(
+                    f"window {part.window.number} has room for {room} rows and {more} came for it; "
+                    f"make a store with shorter windows or a larger `max_rows_per_window`"
+                )
+
+    def _commit(
+        self,
+        appended: Appended,
+        number: int,
+        receipt: Receipt,
+        counted: list[tuple[Part, Observations]],
+        now: int,
+        once: str | None,
+        resume: tuple[bytes, int] | None,
+    ) -> None:
+        catalogue = self._catalogue
+        with catalogue.transaction():
+            self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
+            parts = [(part.window.number, len(rows)) for part, rows in counted]
+            self._lifecycle.hot.acknowledge(appended, number, receipt, parts, once, now)
+            for window, rows in parts:
+                catalogue.run(
+                    "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "
+                    "WHERE number = ?",
+                    rows,
+                    now,
+                    window,
+                )
+            if resume is not None:
+                catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", *resume)
+            if self._vault is None:
+                self._vaulted = number
+            catalogue.note(next_batch=number + 1, clock=now, vaulted=self._vaulted)
+
+    def hand_on(self, newest: pa.Table | None = None) -> None:
+        """Hand to the vault what it has not got: the newest batch, and any left from a crash."""
+        with self._lifecycle.arrivals:
+            last = self._lifecycle.last_batch()
+            if self._vault is None or self._vaulted >= last:
+                return
+            if newest is not None and self._vaulted == last - 1:
+                self._vault(last, newest)
+            else:
+                for number, table, _ in self._lifecycle.hot.batches(self._vaulted):
+                    self._vault(number, table)
+                    self._vaulted = number
+            self._vaulted = last
+
+    def close(self) -> None:
+        """Note how far the vault has got."""
+        with self._catalogue.transaction():
+            self._catalogue.note(vaulted=self._vaulted)
+
+
+def _refuse_unusable(once: str | None) -> None:
+    if once is None:
+        return
+    if not isinstance(once, str) or not once or len(once) > MOST_KEY:
+        raise ObservationError(
+            f"an idempotency key must be text of 1 to {MOST_KEY} letters; send one such as a UUID"
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in once):
+        raise ObservationError("an idempotency key must be valid Unicode; send one such as a UUID")

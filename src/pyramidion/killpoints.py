@@ -1,0 +1,66 @@
+"""Named places where a test may have the process killed, to see what survives.
+
+``PYRAMIDION_KILL_AT=seal.written:3`` kills the process, as ``kill -9`` does, the third
+time it comes to ``seal.written``. Without the variable nothing happens.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+POINTS = (
+    "append.before",
+    "append.written",
+    "append.synced",
+    "commit.before",
+    "commit.after",
+    "open.charged",
+    "open.written",
+    "open.after",
+    "checkpoint.copied",
+    "checkpoint.written",
+    "checkpoint.after",
+    "seal.before",
+    "seal.written",
+    "seal.after",
+    "step.before",
+    "step.checkpointed",
+    "retire.before",
+    "retire.written",
+    "retire.after",
+    "withdraw.written",
+    "erase.before",
+    "erase.added",
+    "rewrap.half",
+    "rewrap.before",
+    "erase.committed",
+    "erase.truncated",
+    "erase.destroyed",
+    "erase.unlinked",
+    "erase.after",
+)
+
+_armed: list[object] = []
+
+
+def arm(where: str) -> None:
+    """Arm one point: ``name:count``; an empty text disarms."""
+    _armed.clear()
+    if where:
+        name, _, count = where.partition(":")
+        if name not in POINTS:
+            raise ValueError(f"there is no kill point {name!r}")
+        _armed.extend((name, int(count or 1)))
+
+
+def reach(name: str) -> None:
+    """Die here, if this point is armed and its count is up."""
+    if not _armed or _armed[0] != name:
+        return
+    _armed[1] = int(str(_armed[1])) - 1
+    if _armed[1] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get("PYRAMIDION_KILL_AT", ""))

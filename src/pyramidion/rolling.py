@@ -1,0 +1,74 @@
+"""A history replayed into a store: the clock follows the rows, windows roll as it goes.
+
+Batches are cut where count windows end, so that every row meets its own window while that
+is populating. Near the end of the history they are also cut where hot steps end, so that the
+rows which stay hot lie in the steps they would lie in had they come one by one. Earlier rows
+pass through the hot window in larger pieces: fewer erasures, the same tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.arrivals import Arrivals
+from pyramidion.counts.windows import Slots
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import Errors
+from pyramidion.replay import Replay
+from pyramidion.storage.hot import Receipt
+
+
+def rolled(
+    lifecycle: Lifecycle,
+    arrivals: Arrivals,
+    history: Replay,
+    at: Callable[[int], int],
+    errors: Errors,
+) -> Iterator[Receipt]:
+    """Observe a history piece by piece, beginning where an earlier call was broken off."""
+    key = blake2b(history.fingerprint, key=lifecycle.secret, digest_size=16).digest()
+    found = lifecycle.catalogue.one("SELECT rows FROM imports WHERE input = ?", key)
+    done, now = int(found or 0), int(lifecycle.catalogue.about("clock", "0"))
+    for table, times in history.chunks(skip=done):
+        start = 0
+        for stop in _cuts(lifecycle, history, times, table.num_rows):
+            if times is not None:
+                now = max(now, int(times[start:stop].max()))
+            now = at(now)
+            if lifecycle.is_due(now):
+                lifecycle.advance(now)
+            done += stop - start
+            piece = table.slice(start, stop - start)
+            yield arrivals.take(piece, now, errors=errors, resume=(key, done))
+            start = stop
+    lifecycle.advance(at(now))
+
+
+def _cuts(
+    lifecycle: Lifecycle, history: Replay, times: NDArray[np.int64] | None, rows: int
+) -> list[int]:
+    """Where the pieces of a chunk end."""
+    settings = lifecycle.settings
+    ends = {rows}
+    if settings.window_rows is not None:
+        ends.update(range(settings.window_rows, rows, settings.window_rows))
+    if times is None:
+        return sorted(ends)
+    windows, steps = Slots.of_windows(settings), Slots.of_steps(settings)
+    if windows is not None:
+        ends.update(_changes(windows.all_at(times)))
+    hot = (settings.hot_window_us or settings.hot_step_us) + settings.hot_step_us
+    late = int(np.searchsorted(times, (history.last or 0) - hot))
+    if late < rows:
+        ends.update(late + end for end in _changes(steps.all_at(times[late:])))
+        ends.discard(0)
+    return sorted(ends)
+
+
+def _changes(slots: NDArray[np.int64]) -> list[int]:
+    found: list[int] = (np.flatnonzero(np.diff(slots)) + 1).tolist()
+    return found

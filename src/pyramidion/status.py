@@ -1,0 +1,96 @@
+"""What a store holds: numbers that are public, no values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyramidion.guarantee import Guarantee
+from pyramidion.lifecycle import Lifecycle
+
+
+@dataclass(frozen=True)
+class WindowStatus:
+    """A count window. Times are microseconds since the epoch."""
+
+    number: int
+    state: str
+    start: int | None
+    stop: int | None
+    rows: int
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """A complete count table: how many windows are in it, and the noise in one of its cells."""
+
+    name: str
+    kind: str
+    rows: int
+    width: int
+    windows: int
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """That something was erased: never what was in it. ``done`` is None until it is complete."""
+
+    what: str
+    why: str
+    holder: str
+    at: int
+    done: int | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the store holds at one moment."""
+
+    path: str
+    at: int
+    hot_rows: int
+    hot_steps: int
+    oldest_hot: int | None
+    summarised_rows: int
+    windows: tuple[WindowStatus, ...]
+    tables: tuple[TableStatus, ...]
+    deletions: tuple[Deletion, ...]
+    guarantee: Guarantee | None
+    bytes: int
+    due: bool
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        told = asdict(self)
+        if self.guarantee is not None:
+            told["guarantee"] = self.guarantee.to_dict()
+        return told
+
+
+def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
+    """Look a store over."""
+    catalogue, complete = lifecycle.catalogue, lifecycle.complete
+    windows = [
+        WindowStatus(row["number"], row["state"], row["start"], row["stop"], row["rows"])
+        for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
+    ]
+    deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
+    snapshot = lifecycle.guarantee()
+    return Status(
+        path=str(path),
+        at=now,
+        hot_rows=lifecycle.hot.rows,
+        hot_steps=len(lifecycle.hot.steps),
+        oldest_hot=min((step.start for step in lifecycle.hot.steps), default=None),
+        summarised_rows=0 if complete is None else complete.rows,
+        windows=tuple(windows),
+        tables=tuple(
+            TableStatus(t.name, t.kind, t.rows, t.width, t.windows, t.variance**0.5)
+            for t in (() if complete is None else complete.layout.tables)
+        ),
+        deletions=tuple(Deletion(*row) for row in deletions),
+        guarantee=snapshot,
+        bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        due=lifecycle.is_due(now),
+    )

@@ -1,0 +1,1 @@
+"""Bytes that last: ciphers, keys, the catalogue, hot rows and table files."""

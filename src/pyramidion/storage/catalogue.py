@@ -1,0 +1,252 @@
+"""What a store holds, in SQLite: every change is one transaction, durable on commit.
+
+Nothing in it is readable without keys that die: data keys stand wrapped; row
+totals and arrival times are public. Deleted pages stay in the write-ahead log until
+it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
+``sqlite_sequence`` remembers.
+
+    about       name, value       schema, settings, the store key's name, counters
+    keys        wrapped data keys
+    windows     number, state, borders, row total
+    arenas      table files: a window's checkpoint or sealed tables, or the complete ones
+    steps       hot steps, one segment file each
+    batches     where each batch of hot rows lies; leaves with its step
+    parts       which window the rows of a batch went to, in the order they lie there
+    ledger      what each window spent, see `pyramidion.privacy.ledger`
+    deletions   what was erased, when, why, and in which key holder
+    imports     how far each import came, by a keyed hash of its file names and sizes
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pyramidion.errors import FormatError, StorageError
+from pyramidion.privacy.ledger import Line
+
+FORMAT = 1
+BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
+
+TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
+CREATE TABLE windows (
+    number INTEGER PRIMARY KEY, state TEXT NOT NULL, slot INTEGER NOT NULL, start INTEGER,
+    stop INTEGER,
+    rows INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE arenas (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, window INTEGER REFERENCES windows,
+    key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
+    current INTEGER NOT NULL) STRICT;
+CREATE TABLE steps (
+    number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
+    key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
+    file TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY, step INTEGER NOT NULL REFERENCES steps, start INTEGER NOT NULL,
+    length INTEGER NOT NULL, rows INTEGER NOT NULL, refused INTEGER NOT NULL,
+    late INTEGER NOT NULL, arrived INTEGER NOT NULL, once BLOB UNIQUE) STRICT;
+CREATE INDEX batches_of_step ON batches (step);
+CREATE TABLE parts (
+    batch INTEGER NOT NULL REFERENCES batches, place INTEGER NOT NULL, window INTEGER NOT NULL,
+    rows INTEGER NOT NULL, PRIMARY KEY (batch, place)) STRICT;
+CREATE TABLE ledger (
+    id INTEGER PRIMARY KEY, window INTEGER NOT NULL, kind TEXT NOT NULL, purpose TEXT NOT NULL,
+    amount TEXT NOT NULL, at INTEGER NOT NULL, why TEXT NOT NULL) STRICT;
+CREATE TABLE deletions (
+    id INTEGER PRIMARY KEY, what TEXT NOT NULL, why TEXT NOT NULL, holder TEXT NOT NULL,
+    at INTEGER NOT NULL, done INTEGER) STRICT;
+CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
+"""
+
+Migration = Callable[[sqlite3.Connection], None]
+MIGRATIONS: dict[int, Migration] = {}
+"""What brings a catalogue of one format to the next; all run in one transaction at open."""
+
+
+def told(problem: sqlite3.Error, path: Path) -> FormatError | StorageError:
+    """An error of SQLite as one sentence."""
+    code = (getattr(problem, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StorageError(f"{path} is on a full disk; free some space, nothing was lost")
+    if code == sqlite3.SQLITE_READONLY:
+        return StorageError(f"{path} is on a read-only disk; mount it writable")
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return StorageError(f"{path} cannot be opened; see to the path and its rights")
+    if code == sqlite3.SQLITE_IOERR:
+        return StorageError(f"{path} cannot be read or written; see to the disk, nothing was lost")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StorageError(f"{path} is held by another program; end it and try again")
+    return FormatError(f"{path} is damaged or not a catalogue; restore it from a backup")
+
+
+class Catalogue:
+    """One connection to the store's database, shared by its threads."""
+
+    def __init__(self, path: Path, *, new: bool = False) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self._depth = 0
+        with self._explained():
+            self._db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=BUSY
+            )
+        try:
+            with self._explained():
+                self._prepare(new)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self, new: bool) -> None:
+        self._db.row_factory = sqlite3.Row
+        settings = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+        for setting in settings:
+            self._db.execute(f"PRAGMA {setting}")
+        if new:
+            self._db.executescript(f"BEGIN;{TABLES}PRAGMA user_version={FORMAT};COMMIT;")
+            os.chmod(self.path, 0o600)
+        else:
+            self._migrate()
+
+    def _migrate(self) -> None:
+        found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if found > FORMAT:
+            raise FormatError(
+                f"{self.path} has format {found} and this version reads up to {FORMAT}; "
+                f"upgrade pyramidion"
+            )
+        if found < 1:
+            raise FormatError(f"{self.path} is not a catalogue; restore it from a backup")
+        if found == FORMAT:
+            return
+        with self.transaction():
+            for number in range(found, FORMAT):
+                MIGRATIONS[number](self._db)
+            self._db.execute(f"PRAGMA user_version={FORMAT}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as problem:
+            explanation = told(problem, self.path)
+        else:
+            return
+        raise explanation
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing; durable when left. Inside another one, a part of that."""
+        with self.lock:
+            if self._depth:
+                yield
+                return
+            with self._explained():
+                self._db.execute("BEGIN IMMEDIATE")
+                self._depth = 1
+                try:
+                    yield
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+                finally:
+                    self._depth = 0
+
+    def run(self, sql: str, *values: object) -> int:
+        """Change something; gives the new row's id."""
+        with self.lock, self._explained():
+            return int(self._db.execute(sql, values).lastrowid or 0)
+
+    def all(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        """Every row of a query."""
+        with self.lock, self._explained():
+            return self._db.execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: object) -> Any:
+        """The first value of the first row of a query, or None."""
+        rows = self.all(sql, *values)
+        return rows[0][0] if rows else None
+
+    # --- about --------------------------------------------------------------------
+
+    def about(self, name: str, default: str | None = None) -> str:
+        """One fact about the store."""
+        found = self.one("SELECT value FROM about WHERE name = ?", name)
+        if found is None and default is None:
+            raise FormatError(f"{self.path} does not say its {name!r}; restore it from a backup")
+        return str(default if found is None else found)
+
+    def note(self, **facts: object) -> None:
+        """Remember facts about the store."""
+        for name, value in facts.items():
+            self.run("INSERT OR REPLACE INTO about VALUES (?, ?)", name, str(value))
+
+    # --- the ledger's book -----------------------------------------------------------
+
+    def lines(self, window: int | None = None) -> list[Line]:
+        """Lines of the ledger in the order they were written."""
+        query = "SELECT window, kind, purpose, amount, at, why FROM ledger"
+        if window is None:
+            rows = self.all(f"{query} ORDER BY id")
+        else:
+            rows = self.all(f"{query} WHERE window = ? ORDER BY id", window)
+        return [
+            Line(r["window"], r["kind"], r["purpose"], Fraction(r["amount"]), r["at"], r["why"])
+            for r in rows
+        ]
+
+    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
+        """Add lines to the ledger, durable on return; all or none."""
+        with self.transaction():
+            if replacing is not None:
+                self.run("DELETE FROM ledger WHERE window = ?", replacing)
+            for line in lines:
+                self.run(
+                    "INSERT INTO ledger (window, kind, purpose, amount, at, why) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    line.window,
+                    line.kind,
+                    line.purpose,
+                    str(line.amount),
+                    line.at,
+                    line.why,
+                )
+
+    # --- files -----------------------------------------------------------------------
+
+    def truncate_log(self) -> None:
+        """Leave nothing that was deleted in the write-ahead log."""
+        with self.lock, self._explained():
+            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise StorageError(
+                f"the log of {self.path} cannot be emptied while another program reads it, so an "
+                f"erasure is not complete; end that program and advance() again"
+            )
+
+    def copy_to(self, path: Path) -> None:
+        """A consistent copy of the database, in one file, marked as a backup."""
+        with self.lock, self._explained():
+            copy = sqlite3.connect(path)
+            try:
+                self._db.backup(copy)
+                copy.execute("INSERT OR REPLACE INTO about VALUES ('copy', 'backup')")
+                copy.commit()
+                copy.execute("PRAGMA journal_mode=DELETE")
+            finally:
+                copy.close()
+
+    def close(self) -> None:
+        """Empty the log and let go of the file."""
+        with self.lock, self._explained():
+            self._db.close()

@@ -1,0 +1,135 @@
+"""The data keys of one store, and their erasure.
+
+    1  a new store key is made and held
+    2  one transaction: survivors are wrapped by it, the dropped keys and what they opened
+       leave the catalogue, a deletion record enters it
+    3  the write-ahead log is emptied
+    4  the old store key is destroyed in its holder: from here on the dropped keys are gone
+    5  files under dropped keys are unlinked, the record says when
+
+A crash before 2 leaves a store key nobody uses, a crash after it an old store key; both
+are destroyed when the store is opened again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from pyramidion.errors import FormatError
+from pyramidion.killpoints import reach
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.ciphers import new_key
+from pyramidion.storage.keys import KeyHolder, StoreKey
+
+
+@dataclass(frozen=True)
+class DataKey:
+    """A key that is in no catalogue yet."""
+
+    id: int
+    purpose: str
+    key: bytes
+
+    @classmethod
+    def new(cls, purpose: str) -> DataKey:
+        """A fresh key under a fresh number."""
+        return cls(int.from_bytes(os.urandom(8), "little") >> 1, purpose, new_key())
+
+
+class DataKeys:
+    """Data keys in the catalogue, wrapped by a store key that the holder has."""
+
+    def __init__(self, catalogue: Catalogue, holder: KeyHolder) -> None:
+        self._catalogue = catalogue
+        self.holder = holder
+        self._store = catalogue.about("store")
+        self._store_key = StoreKey(holder, catalogue.about("store_key"))
+
+    def add(self, key: DataKey) -> int:
+        """Put a key into the catalogue, under the store key that the catalogue names then."""
+        with self._catalogue.transaction():
+            wrapped = self._store_key.wrap(key.key, _context(key.purpose, key.id))
+            self._catalogue.run("INSERT INTO keys VALUES (?, ?, ?)", key.id, key.purpose, wrapped)
+        return key.id
+
+    def get(self, number: int) -> bytes:
+        """A data key."""
+        with self._catalogue.lock:
+            rows = self._catalogue.all("SELECT purpose, wrapped FROM keys WHERE id = ?", number)
+            if not rows:
+                raise FormatError("a data key is not in the catalogue; restore it from a backup")
+            purpose, wrapped = rows[0]["purpose"], rows[0]["wrapped"]
+            return self._store_key.unwrap(wrapped, _context(purpose, number))
+
+    def must_be_held(self) -> None:
+        """Refuse to go on where the holder does not have the store key."""
+        self._store_key.wrap(b"", "a probe")
+
+    def erase(
+        self,
+        what: str,
+        why: str,
+        now: int,
+        forget: Callable[[], Collection[int]],
+        unlink: Callable[[], None],
+    ) -> None:
+        """Destroy data keys for good.
+
+        ``forget`` drops what they opened from the catalogue and says which they are,
+        ``unlink`` removes the files.
+        """
+        reach("erase.before")
+        self.must_be_held()
+        fresh = StoreKey.new(self.holder, self._store)
+        reach("erase.added")
+        with self._catalogue.lock:  # nobody wraps a key until the new store key is in use
+            with self._catalogue.transaction():
+                self._drop(forget())
+                self._rewrap(fresh)
+                record = self._catalogue.run(
+                    "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
+                    what,
+                    why,
+                    self.holder.name,
+                    now,
+                )
+                reach("rewrap.before")
+            self._store_key = fresh
+        reach("erase.committed")
+        self.settle()
+        unlink()
+        reach("erase.unlinked")
+        self._catalogue.run("UPDATE deletions SET done = ? WHERE id = ?", now, record)
+        reach("erase.after")
+
+    def _drop(self, keys: Collection[int]) -> None:
+        for key in keys:
+            self._catalogue.run("DELETE FROM keys WHERE id = ?", key)
+
+    def _rewrap(self, fresh: StoreKey) -> None:
+        rows = self._catalogue.all("SELECT id, purpose, wrapped FROM keys")
+        contexts = {_context(row["purpose"], row["id"]): row for row in rows}
+        wrapped = {context: row["wrapped"] for context, row in contexts.items()}
+        for place, (context, each) in enumerate(fresh.rewrap(self._store_key, wrapped).items()):
+            self._catalogue.run(
+                "UPDATE keys SET wrapped = ? WHERE id = ?", each, contexts[context]["id"]
+            )
+            if place == len(rows) // 2:
+                reach("rewrap.half")
+        self._catalogue.note(store_key=fresh.name)
+
+    def settle(self) -> None:
+        """Finish an erasure: empty the log, then destroy every store key but the current one."""
+        self._catalogue.truncate_log()
+        reach("erase.truncated")
+        ours = [name for name in list(self.holder.keys()) if name.startswith(f"{self._store}.")]
+        others = [name for name in ours if name != self._store_key.name]
+        if others:
+            self.holder.drop(others)
+        reach("erase.destroyed")
+
+
+def _context(purpose: str, number: int) -> str:
+    return f"{purpose} {number}"

@@ -1,0 +1,87 @@
+"""Files that are there when a call returns, and errors of the disk in our own words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyramidion.errors import StorageError
+
+_REMEDIES = {
+    errno.ENOSPC: "is on a full disk; free some space, nothing was lost",
+    errno.EDQUOT: "is over its quota; free some space, nothing was lost",
+    errno.EFBIG: "would be larger than this disk allows; move the store to another one",
+    errno.EROFS: "is on a read-only disk; mount it writable",
+    errno.EACCES: "may not be used; run as the owner of the store, or give the rights",
+    errno.EPERM: "may not be used; run as the owner of the store, or give the rights",
+    errno.ENOENT: "is not there; give the right path, or restore it from a backup",
+}
+
+
+def told(problem: OSError, path: Path | str) -> StorageError:
+    """An error of the operating system as one sentence."""
+    remedy = _REMEDIES.get(problem.errno or 0)
+    if remedy is None:
+        reason = os.strerror(problem.errno) if problem.errno else "it is not known why"
+        remedy = f"cannot be used ({reason}); see to the disk"
+    return StorageError(f"{path} {remedy}")
+
+
+@contextmanager
+def explained(path: Path | str) -> Iterator[None]:
+    """Errors of the operating system become a `StorageError` that names the path."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as problem:
+        raise told(problem, path) from None
+
+
+def write_durably(path: Path, parts: Iterable[bytes], *, mode: int = 0o600) -> None:
+    """Write a new file and its name; both are durable on return. A broken one is removed."""
+    with explained(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            for part in parts:
+                write_all(descriptor, part)
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        sync_folder(path.parent)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all bytes, however many calls that takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> bytes:
+    """A whole file."""
+    with explained(path):
+        return path.read_bytes()
+
+
+def remove(folder: Path, names: Iterable[str]) -> None:
+    """Unlink files of a folder, those that are there."""
+    with explained(folder):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        sync_folder(folder)
