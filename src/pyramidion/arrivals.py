@@ -45,7 +45,6 @@ class Arrivals:
         self,
         data: Any,
         now: int,
-        *,
         once: str | None = None,
         errors: Errors = "refuse",
         resume: tuple[bytes, int] | None = None,
@@ -120,6 +119,7 @@ class Arrivals:
         hot.acknowledged(appended, len(found))
         for part, rows in counted:
             part.window.fresh += len(rows)
+            part.window.start = now if part.window.start is None else part.window.start
         return receipt
 
     def _refuse_overfull(self, parts: list[Part], rows: int) -> None:

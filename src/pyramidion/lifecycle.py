@@ -59,6 +59,8 @@ class Window:
 
     number: int
     slot: int
+    start: int | None
+    """When its slot begins; by rows, when its first row came."""
     stop: int | None
     arena: Arena
     encoder: Encoder
@@ -112,7 +114,7 @@ class Lifecycle:
         self._segments = Segments(folder / "hot")
         self._slots = Slots.of_windows(settings)
         self._learn(schema)
-        self._remove_strangers()
+        self._remove_strangers(("arenas", self._tables.folder), ("steps", self._segments.folder))
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
         self.populating: dict[int, Window] = {}
         self.complete: Arena | None = None
@@ -138,9 +140,9 @@ class Lifecycle:
 
     # --- opening a store -----------------------------------------------------------
 
-    def _remove_strangers(self) -> None:
-        """Files that a crash left: no key in the catalogue opens them."""
-        for table, folder in (("arenas", self._tables.folder), ("steps", self._segments.folder)):
+    def _remove_strangers(self, *places: tuple[str, Path]) -> None:
+        """Files that no key in the catalogue opens: erased ones, and what a crash left."""
+        for table, folder in places:
             known = {row["file"] for row in self.catalogue.all(f"SELECT file FROM {table}")}  # noqa: S608
             found = {path.name for path in folder.iterdir()}
             if found - known:
@@ -160,9 +162,11 @@ class Lifecycle:
             self._replay(oldest)
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
-        row = self.catalogue.all("SELECT slot, stop FROM windows WHERE number = ?", number)[0]
+        (row,) = self.catalogue.all(
+            "SELECT slot, start, stop FROM windows WHERE number = ?", number
+        )
         encoder = self.encoder_of(arena)
-        window = Window(number, row["slot"], row["stop"], arena, encoder, after)
+        window = Window(number, row["slot"], row["start"], row["stop"], arena, encoder, after)
         self.populating[number] = window
         return window
 
@@ -220,8 +224,10 @@ class Lifecycle:
 
     def _taking(self) -> list[Window]:
         """The windows that take rows, in order."""
-        windows = sorted(self.populating.values(), key=lambda window: window.number)
-        return [window for window in windows if not window.closed]
+        return [window for window in self._windows() if not window.closed]
+
+    def _windows(self) -> list[Window]:
+        return sorted(self.populating.values(), key=lambda window: window.number)
 
     def _place_by_rows(self, rows: int) -> list[Part] | list[int]:
         most, parts, start = int(self.settings.window_rows or 0), list[Part](), 0
@@ -359,11 +365,16 @@ class Lifecycle:
     # --- what is due -----------------------------------------------------------------------
 
     def _over(self, now: int) -> list[Window]:
-        windows = sorted(self.populating.values(), key=lambda window: window.number)
-        if self._slots is None:
-            most = int(self.settings.window_rows or 0)
-            return [w for w in windows if w.closed or w.arena.rows >= most]
-        return [w for w in windows if w.closed or (w.stop is not None and w.stop <= now)]
+        """Windows whose time or rows are full, and those whose first row is past retention."""
+        most, oldest = self.settings.window_rows, now - self.settings.retention_us
+        return [
+            window
+            for window in self._windows()
+            if window.closed
+            or (window.stop is not None and window.stop <= now)
+            or (most is not None and window.arena.rows >= most)
+            or (window.start is not None and window.start <= oldest)
+        ]
 
     def _past(self, now: int) -> list[int]:
         if self._oldest is not None and self._oldest + self.settings.retention_us > now:
@@ -398,15 +409,14 @@ class Lifecycle:
         return last.slot + 1 if near and last.arena.rows else None
 
     def is_due(self, now: int) -> bool:
-        """Whether `advance` would do something."""
-        with self.arrivals:
-            return bool(
-                self._over(now)
-                or self.hot.leaving(now)
-                or self._full()
-                or self._past(now)
-                or self._next(now) is not None
-            )
+        """Whether `advance` would do something. Takes no lock, so nobody waits for the answer."""
+        return bool(
+            self._over(now)
+            or self.hot.leaving(now)
+            or self._full()
+            or self._past(now)
+            or self._next(now) is not None
+        )
 
     def advance(self, now: int) -> Advance:
         """Do all that is due."""
@@ -527,7 +537,6 @@ class Lifecycle:
     ) -> None:
         """Destroy the keys of steps, windows and every superseded table file, then the files."""
         with self.moves:
-            files: list[str] = []
 
             def forget() -> Collection[int]:
                 before()
@@ -537,16 +546,15 @@ class Lifecycle:
                     )
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
                 self.hot.forget(list(steps))
-                gone = self.catalogue.all("SELECT key, file FROM arenas WHERE current = 0")
+                gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
-                files.extend(row["file"] for row in gone)
                 held = [key.id for step in steps for key in (step.key, step.once)]
                 return [*held, *keys, *(row["key"] for row in gone)]
 
             def unlink() -> None:
                 with self.arrivals:
                     self.hot.unlink(list(steps))
-                remove(self._tables.folder, files)
+                self._remove_strangers(("arenas", self._tables.folder))
 
             self.keys.erase(what, why, now, forget, unlink)
             self._oldest = None
@@ -612,6 +620,9 @@ class Lifecycle:
         """
         with self.moves, self.arrivals:
             schema = less(self.schema, name)
+            for window in self._windows():
+                if window.closed:
+                    self.seal(window, now)
             kept = {PRIOR, *schema.table_names}
             files: list[Any] = []
             sealed = self.catalogue.all(

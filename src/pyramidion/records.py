@@ -50,10 +50,10 @@ def to_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def from_bytes(data: bytes) -> pa.Table:
+def from_bytes(data: bytes | bytearray) -> pa.Table:
     """What `to_bytes` was given."""
     try:
-        return pa.ipc.open_stream(data).read_all()
+        return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
     except pa.ArrowException:
         pass  # its message may quote a value
     raise FormatError("a batch of hot rows cannot be read; restore the store from a backup")

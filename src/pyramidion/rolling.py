@@ -10,42 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.arrivals import Arrivals
 from pyramidion.counts.windows import Slots
-from pyramidion.lifecycle import Lifecycle
-from pyramidion.observations import Errors
+from pyramidion.lifecycle import Advance, Lifecycle
 from pyramidion.replay import Replay
 from pyramidion.storage.hot import Receipt
 
+Take = Callable[[Any, int, tuple[bytes, int]], Receipt]
+"""Observes a piece at a time of the clock; the import, and how far it has come with that."""
+
 
 def rolled(
-    lifecycle: Lifecycle,
-    arrivals: Arrivals,
-    history: Replay,
-    at: Callable[[int], int],
-    errors: Errors,
+    lifecycle: Lifecycle, history: Replay, take: Take, advance: Callable[[int], Advance]
 ) -> Iterator[Receipt]:
     """Observe a history piece by piece, beginning where an earlier call was broken off."""
-    key = blake2b(history.fingerprint, key=lifecycle.secret, digest_size=16).digest()
-    found = lifecycle.catalogue.one("SELECT rows FROM imports WHERE input = ?", key)
-    done, now = int(found or 0), int(lifecycle.catalogue.about("clock", "0"))
+    key, done = _key(lifecycle, history), taken(lifecycle, history)
+    now = int(lifecycle.catalogue.about("clock", "0"))
     for table, times in history.chunks(skip=done):
         start = 0
         for stop in _cuts(lifecycle, history, times, table.num_rows):
             if times is not None:
                 now = max(now, int(times[start:stop].max()))
-            now = at(now)
             if lifecycle.is_due(now):
-                lifecycle.advance(now)
+                advance(now)
             done += stop - start
-            piece = table.slice(start, stop - start)
-            yield arrivals.take(piece, now, errors=errors, resume=(key, done))
+            yield take(table.slice(start, stop - start), now, (key, done))
             start = stop
-    lifecycle.advance(at(now))
+    advance(now)
+
+
+def taken(lifecycle: Lifecycle, history: Replay) -> int:
+    """How many rows of a history earlier calls have observed."""
+    key = _key(lifecycle, history)
+    return int(lifecycle.catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0)
+
+
+def _key(lifecycle: Lifecycle, history: Replay) -> bytes:
+    return blake2b(history.fingerprint, key=lifecycle.secret, digest_size=16).digest()
 
 
 def _cuts(

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from pyramidion.lifecycle import Advance, Lifecycle
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.replay import Replay
-from pyramidion.rolling import rolled
+from pyramidion.rolling import rolled, taken
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.status import Status, status_of
@@ -41,6 +41,9 @@ from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
 
 Clock = Callable[[], float]
+T = TypeVar("T")
+
+OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
 class Pyramid:
@@ -59,8 +62,10 @@ class Pyramid:
         self._arrivals = Arrivals(self._lifecycle, vault, threads=os.cpu_count() or 1)
         self._snapshot: Snapshot | None = None
         self._handed_out: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._intake = ThreadPoolExecutor(1, "intake")
         self._keeper = ThreadPoolExecutor(1, "keeper")
         self._kept: Future[Advance] | None = None
+        self._looked = 0
         self._closed = False
         self._closing = threading.Lock()
         self._renew("")
@@ -130,10 +135,13 @@ class Pyramid:
             if self._closed:
                 return
             self._closed = True
+            self._intake.shutdown()
             self._keeper.shutdown()
-            self._arrivals.close()
-            self._lifecycle.close()
-            self._home.close()
+            try:
+                self._arrivals.close()
+            finally:  # a full disk must not keep the store locked
+                self._lifecycle.close()
+                self._home.close()
 
     def __enter__(self) -> Self:
         return self
@@ -178,7 +186,7 @@ class Pyramid:
         self._usable()
         now = self._now()
         self._raise_overdue(now)
-        receipt = self._arrivals.take(batch, now, once=key, errors=errors)
+        receipt = self._do(self._intake, lambda: self._arrivals.take(batch, now, key, errors))
         self._keep(now)
         return receipt
 
@@ -188,20 +196,34 @@ class Pyramid:
         The store's clock follows the rows, so give it rows older than all it has.
         """
         self._usable()
-        return rolled(self._lifecycle, self._arrivals, history, self._at, errors)
 
-    def _at(self, now: int) -> int:
+        def take(piece: Any, now: int, resume: tuple[bytes, int]) -> Receipt:
+            self._latest = max(self._latest, now)
+            return self._do(
+                self._intake, lambda: self._arrivals.take(piece, now, None, errors, resume)
+            )
+
+        return rolled(self._lifecycle, history, take, self._advance)
+
+    def replayed(self, history: Replay) -> int:
+        """How many rows of a history `replay` has observed already."""
         self._usable()
-        self._latest = max(self._latest, now)
-        return self._latest
+        return taken(self._lifecycle, history)
 
     # --- time passes ---------------------------------------------------------------
 
     def advance(self) -> Advance:
         """Do what is due: seal windows, erase hot rows and old windows; says what it did."""
-        self._usable()
         self._kept = None
-        return self._lifecycle.advance(self._now())
+        return self._advance(self._now())
+
+    def _advance(self, now: int) -> Advance:
+        return self._do(self._keeper, lambda: self._lifecycle.advance(now))
+
+    def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
+        """Have a verb done in a thread of its own: Ctrl-C stops who waits, not what is begun."""
+        self._usable()
+        return thread.submit(verb).result()
 
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
@@ -215,7 +237,7 @@ class Pyramid:
         if kept is not None and kept.done():
             self._kept = None
             if kept.exception() is not None:
-                self._lifecycle.advance(now)
+                self._advance(now)
 
     # --- features out --------------------------------------------------------------
 
@@ -232,7 +254,10 @@ class Pyramid:
     def snapshot(self) -> Snapshot:
         """The complete tables: immutable, and expired when a window in them must be forgotten."""
         self._usable()
-        self._keep(self._now())
+        now = self._now()
+        if now >= self._looked + OFTEN:
+            self._looked = now
+            self._keep(now)
         snapshot = self._snapshot
         if snapshot is None:
             raise StateError(
@@ -249,16 +274,15 @@ class Pyramid:
 
     def add_group(self, group: Iterable[str]) -> None:
         """Count features together, from the next window that is not open yet."""
-        self._usable()
-        self._lifecycle.add_group(group)
+        self._do(self._keeper, lambda: self._lifecycle.add_group(group))
 
     def withdraw(self, name: str, *, why: str) -> None:
         """Erase a feature or a group now: its tables in every window, its column in hot rows.
 
         Its share of the budget returns with the next window.
         """
-        self._usable()
-        self._lifecycle.withdraw(name, why, self._now())
+        now = self._now()
+        self._do(self._keeper, lambda: self._lifecycle.withdraw(name, why, now))
 
     # --- what is there ---------------------------------------------------------------
 
@@ -279,8 +303,7 @@ class Pyramid:
 
         The copy opens with the same store key, so it ends with the next erasure.
         """
-        self._usable()
-        return back_up(self._home, self._lifecycle, Path(path))
+        return self._do(self._keeper, lambda: back_up(self._home, self._lifecycle, Path(path)))
 
     @classmethod
     def restore(

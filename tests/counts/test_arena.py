@@ -275,7 +275,7 @@ def test_some_tables_alone_keep_their_cells_and_their_state() -> None:
 def test_a_checkpoint_comes_back_populating_and_counts_on() -> None:
     arena = stream()[1].arena(Randomness.insecure_from_seed(b"noise"))
     arena.add(observed(50))
-    back = Arena.from_bytes(arena.checkpoint(), SECRET)
+    back = Arena.from_bytes(b"".join(arena.checkpoint()), SECRET)
     assert not back.sealed
     assert back.rows == 50
     for each in (arena, back):

@@ -333,20 +333,24 @@ class Arena:
 
     def to_bytes(self) -> bytes:
         """Sealed tables as bytes: versioned, checksummed, uncompressed, of public size."""
-        self._must_be_sealed()
-        return self._bytes()
+        return b"".join(self.to_parts())
 
-    def checkpoint(self) -> bytes:
-        """Populating tables as bytes, for their owner's disk alone, under a key of their own.
+    def to_parts(self) -> list[bytes | memoryview]:
+        """The same bytes in parts, the cells not copied."""
+        self._must_be_sealed()
+        return self._parts()
+
+    def checkpoint(self) -> list[bytes | memoryview]:
+        """Populating tables as parts, for their owner's disk alone, under a key of their own.
 
         Two of them subtract to exact counts: the key of the older one must be
         destroyed before a row between the two leaves the hot window.
         """
         self._must_be_populating()
         self._whole()
-        return self._bytes()
+        return self._parts()
 
-    def _bytes(self) -> bytes:
+    def _parts(self) -> list[bytes | memoryview]:
         if self.raw:
             raise PrivacyError(
                 "these tables had exact counts taken off and are as raw as those rows (P1); they "
@@ -364,11 +368,11 @@ class Arena:
             }
         ).encode()
         start = MAGIC + VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little")
-        parts = (start, head, self._block.data)
-        return b"".join((*parts, _checksum(*parts)))
+        parts: list[bytes | memoryview] = [start, head, self._block.data]
+        return [*parts, _checksum(*parts)]
 
     @classmethod
-    def from_bytes(cls, data: bytes, secret: bytes) -> Arena:
+    def from_bytes(cls, data: bytes | bytearray, secret: bytes) -> Arena:
         """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else."""
         head, block = _opened(data)
         try:
@@ -426,7 +430,7 @@ def _checksum(*parts: bytes | memoryview) -> bytes:
     return digest.digest()
 
 
-def _opened(data: bytes) -> tuple[dict[str, Any], memoryview]:
+def _opened(data: bytes | bytearray) -> tuple[dict[str, Any], memoryview]:
     view = memoryview(data).cast("B")
     start = len(MAGIC) + 8
     if view[: len(MAGIC)] != MAGIC or len(view) < start + 32:

@@ -13,8 +13,9 @@ interpreter for a third of a second; a megabyte takes 0.3 ms.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
+from typing import TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,6 +27,8 @@ MAGIC = b"PYRC"
 VERSION = 1
 NONCE, TAG = 12, 16
 KEY_BYTES = 32
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _head = Struct("<4sIQ")
 _place = Struct("<QQ?")
@@ -41,18 +44,36 @@ def sealed_size(length: int) -> int:
     return _head.size + length + max(1, -(-length // CHUNK)) * (NONCE + TAG)
 
 
-def sealed(key: bytes, data: bytes | memoryview, context: bytes) -> Iterator[bytes]:
-    """The head, then the chunks of ``data`` under ``key``, for this context alone."""
-    view = memoryview(data).cast("B")
-    cipher = AESGCM(key)
-    yield _head.pack(MAGIC, VERSION, len(view))
-    for start in range(0, max(1, len(view)), CHUNK):
-        chunk = view[start : start + CHUNK]
+def sealed(key: bytes, parts: Sequence[Buffer], context: bytes) -> Iterator[bytes]:
+    """The head, then the chunks of all parts under ``key``, for this context alone.
+
+    Parts are not joined: a copy of all bytes at once would stall other threads too.
+    """
+    views = [memoryview(part).cast("B") for part in parts]
+    length, cipher, start = sum(map(len, views)), AESGCM(key), 0
+    yield _head.pack(MAGIC, VERSION, length)
+    for chunk in _cut(views):
         nonce = os.urandom(NONCE)
-        yield nonce + cipher.encrypt(nonce, chunk, _bound(context, len(view), start))
+        yield nonce + cipher.encrypt(nonce, chunk, _bound(context, length, start))
+        start += len(chunk)
 
 
-def opened(key: bytes, data: bytes | memoryview, context: bytes, *, what: str) -> bytes:
+def _cut(views: Sequence[memoryview]) -> Iterator[bytes]:
+    """Chunks of exactly the same size across all parts; the last is shorter, the only one empty."""
+    chunk = bytearray()
+    for view in views:
+        at = 0
+        while at < len(view):
+            if len(chunk) == CHUNK:
+                yield bytes(chunk)
+                chunk.clear()
+            taken = view[at : at + CHUNK - len(chunk)]
+            chunk += taken
+            at += len(taken)
+    yield bytes(chunk)
+
+
+def opened(key: bytes, data: Buffer, context: bytes, *, what: str) -> bytearray:
     """What `sealed` was given, or FormatError naming ``what`` is damaged."""
     view = memoryview(data).cast("B")
     if len(view) < _head.size or bytes(view[:4]) != MAGIC:
@@ -60,9 +81,15 @@ def opened(key: bytes, data: bytes | memoryview, context: bytes, *, what: str) -
     _, version, length = _head.unpack_from(view)
     if version > VERSION:
         raise FormatError(f"{what} has format {version}, this version reads {VERSION}; upgrade")
+    if version < 1:
+        raise FormatError(f"{what} is damaged; restore it from a backup")
     if len(view) != sealed_size(length):
         raise FormatError(f"{what} is cut off or too long; restore it from a backup")
-    return b"".join(_chunks(key, view, length, context, what))
+    plain, at = bytearray(length), 0
+    for chunk in _chunks(key, view, length, context, what):
+        plain[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    return plain
 
 
 def _chunks(

@@ -88,7 +88,7 @@ class DataKeys:
             with self._catalogue.transaction():
                 self._drop(forget())
                 self._rewrap(fresh)
-                record = self._catalogue.run(
+                self._catalogue.run(
                     "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
                     what,
                     why,
@@ -101,7 +101,7 @@ class DataKeys:
         self.settle()
         unlink()
         reach("erase.unlinked")
-        self._catalogue.run("UPDATE deletions SET done = ? WHERE id = ?", now, record)
+        self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", now)
         reach("erase.after")
 
     def _drop(self, keys: Collection[int]) -> None:

@@ -94,8 +94,10 @@ class Home:
 
     def close(self) -> None:
         """Let go of the catalogue and the lock."""
-        self.catalogue.close()
-        os.close(self._lock)
+        try:
+            self.catalogue.close()
+        finally:
+            os.close(self._lock)
 
 
 def made(path: Path, fill: Callable[[Path], None]) -> None:

@@ -17,9 +17,11 @@ holder, so that one can tell.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +32,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
 from pyramidion.storage.ciphers import NONCE, new_key
 from pyramidion.storage.disk import sync_folder, write_all
+
+_LOCKED = os.O_RDWR | os.O_CREAT
 
 SCHEMES = "pyramidion.keys"
 """Entry point group: a callable that takes what stands after the colon and gives a `KeyHolder`."""
@@ -72,19 +76,34 @@ class FileHolder:
 
     def add(self, name: str, key: bytes) -> None:
         """Write the file anew with one more key."""
-        self._replace({**self.keys(), name: key})
+        with self._alone():
+            self._replace({**self.keys(), name: key})
 
     def drop(self, names: Collection[str]) -> None:
         """Write the file anew without some keys, and overwrite the old one."""
-        held = self.keys()
-        if any(name in held for name in names):
-            self._replace({name: key for name, key in held.items() if name not in names})
+        with self._alone():
+            held = self.keys()
+            if any(name in held for name in names):
+                self._replace({name: key for name, key in held.items() if name not in names})
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Stores of several processes may share a file; one writes at a time."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(self.path.with_name(f".{self.path.name}.lock"), _LOCKED, 0o600)
+        except OSError as problem:
+            raise self._refused(problem) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def _replace(self, keys: dict[str, bytes]) -> None:
         data = json.dumps({name: key.hex() for name, key in keys.items()}).encode()
         fresh = self.path.with_name(f".{self.path.name}.new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # A leftover of a crash may hold a key that is to be destroyed: never truncate it.
             if fresh.exists():
                 _overwrite(os.open(fresh, os.O_WRONLY))

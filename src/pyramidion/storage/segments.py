@@ -43,7 +43,7 @@ class Segments:
             descriptor = self._descriptor(file)
             os.ftruncate(descriptor, start)
             os.lseek(descriptor, start, os.SEEK_SET)
-            for chunk in sealed(key, plain, context.encode()):
+            for chunk in sealed(key, [plain], context.encode()):
                 write_all(descriptor, chunk)
             reach("append.written")
             os.fdatasync(descriptor)
@@ -61,7 +61,7 @@ class Segments:
             self._open = (file, descriptor)
         return self._open[1]
 
-    def read(self, file: str, start: int, length: int, key: bytes, context: str) -> bytes:
+    def read(self, file: str, start: int, length: int, key: bytes, context: str) -> bytearray:
         """One record."""
         path = self.folder / file
         with explained(path), path.open("rb") as segment:

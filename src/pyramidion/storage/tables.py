@@ -24,8 +24,8 @@ class TableFiles:
     def write(self, arena: Arena, key: bytes) -> str:
         """Write tables to a new file, durable on return; its name."""
         name = f"{os.urandom(12).hex()}.tables"
-        data = arena.to_bytes() if arena.sealed else arena.checkpoint()
-        write_durably(self.folder / name, sealed(key, data, name.encode()))
+        parts = arena.to_parts() if arena.sealed else arena.checkpoint()
+        write_durably(self.folder / name, sealed(key, parts, name.encode()))
         return name
 
     def read(self, name: str, key: bytes) -> Arena:
