@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyramidion import records
+from pyramidion.batches import take
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle, Part
@@ -96,7 +97,8 @@ class Arrivals:
         self._refuse_overfull(parts, len(found))
         if len(parts) > 1:  # rows lie in the order of their windows
             order = np.concatenate([part.rows for part in parts if part.rows is not None])
-            table = table.take(pa.array(order))
+            columns = [take(column, order) for column in table.columns]
+            table = pa.table(columns, names=table.column_names)
         receipt = Receipt(len(found), found.refused, sum(part.late for part in parts))
         hot, number = self._lifecycle.hot, self._lifecycle.last_batch() + 1
         appended = hot.append(number, table, now)

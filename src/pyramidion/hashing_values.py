@@ -25,6 +25,7 @@ _NUMPY_UNITS = {**NANOSECONDS, "m": DAY // 1440, "h": DAY // 24, "D": DAY, "W": 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _MASK = (1 << 64) - 1
+_NAT, _AS_NAT = -(1 << 63), 1 << 54  # NumPy's word for no time; seconds that have it modulo 2**64
 _MOST_DIGITS = 76  # as many as Arrow's decimals can have
 
 
@@ -87,9 +88,9 @@ def restored(kind: int, payload: bytes) -> object:
         sign, figures = int(digits < 0), tuple(map(int, str(abs(digits))))
         return Decimal((sign, figures, -scale))
     if kind == kernels.INSTANT:
-        return np.datetime64(word, "ns")
+        return np.datetime64(word, "ns") if word != _NAT else np.datetime64(_AS_NAT, "s")
     if kind == kernels.DURATION:
-        return np.timedelta64(word, "ns")
+        return np.timedelta64(word, "ns") if word != _NAT else np.timedelta64(_AS_NAT, "s")
     return (dt.datetime.min + dt.timedelta(microseconds=word // 1_000)).time()
 
 

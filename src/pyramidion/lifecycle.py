@@ -114,10 +114,12 @@ class Lifecycle:
         self._segments = Segments(folder / "hot")
         self._slots = Slots.of_windows(settings)
         self._learn(schema)
-        self._remove_strangers(("arenas", self._tables.folder), ("steps", self._segments.folder))
+        self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
         self.populating: dict[int, Window] = {}
         self.complete: Arena | None = None
+        self._passed = -FOREVER
+        """The slot of the last window whose time was seen to be over."""
         self._oldest: int | None = None
         """When the oldest window that is not erased began; None: look it up."""
         self.changed: list[Callable[[str], None]] = []
@@ -140,13 +142,17 @@ class Lifecycle:
 
     # --- opening a store -----------------------------------------------------------
 
-    def _remove_strangers(self, *places: tuple[str, Path]) -> None:
+    def _remove_strangers(self) -> None:
         """Files that no key in the catalogue opens: erased ones, and what a crash left."""
-        for table, folder in places:
-            known = {row["file"] for row in self.catalogue.all(f"SELECT file FROM {table}")}  # noqa: S608
-            found = {path.name for path in folder.iterdir()}
-            if found - known:
-                remove(folder, found - known)
+        with self.arrivals:  # or a file that is being appended to may not be known yet
+            for table, folder in (
+                ("arenas", self._tables.folder),
+                ("steps", self._segments.folder),
+            ):
+                known = {row["file"] for row in self.catalogue.all(f"SELECT file FROM {table}")}  # noqa: S608
+                found = {path.name for path in folder.iterdir()}
+                if found - known:
+                    remove(folder, found - known)
 
     def _load(self) -> None:
         with self.catalogue.transaction():
@@ -199,9 +205,12 @@ class Lifecycle:
         if self._slots is None:
             return self._place_by_rows(len(observations))
         times = observations.times
+        # Who asked for the time before a window was over may come after it was sealed.
+        current = max(self._slots.at(now), self._passed + 1)
         if times is None:
+            now = max(now, self._slots.start(current))
             times = np.full(len(observations), now, dtype=np.int64)
-        slots, current = self._slots.all_at(times), self._slots.at(now)
+        slots = self._slots.all_at(times)
         open_ = {window.slot: window for window in self._taking()}
         one = not slots.size or slots.min() == slots.max()
         targets = {
@@ -241,7 +250,10 @@ class Lifecycle:
                 parts.append(Part(window, np.arange(start, start + room), 0))
                 start += room
         if start < rows:
-            return [int(self.catalogue.one("SELECT coalesce(max(slot), -1) + 1 FROM windows"))]
+            over = "SELECT max(slot) FROM windows WHERE state NOT IN ('opening', 'populating')"
+            last = self.catalogue.one(over)  # one that the keeper is opening is not passed over
+            slots = [-1 if last is None else last, *(w.slot for w in self.populating.values())]
+            return [max(slots) + 1]
         return [Part(parts[0].window, None, 0)] if len(parts) == 1 else parts
 
     # --- open --------------------------------------------------------------------------
@@ -416,13 +428,18 @@ class Lifecycle:
             or self._full()
             or self._past(now)
             or self._next(now) is not None
+            or self.keys.unfinished
         )
 
     def advance(self, now: int) -> Advance:
         """Do all that is due."""
         done = Advance()
         with self.moves:
+            if self.keys.unfinished:
+                self.keys.finish(now, self._remove_strangers)
             for window in self._over(now):
+                if window.stop is not None and window.stop <= now:
+                    self._passed = max(self._passed, window.slot)
                 if window.arena.rows:
                     self.seal(window, now)
                     done.sealed.append(window.number)
@@ -534,8 +551,13 @@ class Lifecycle:
         windows: Collection[int] = (),
         keys: Collection[int] = (),
         before: Callable[[], None] = lambda: None,
+        after: Callable[[], None] = lambda: None,
     ) -> None:
-        """Destroy the keys of steps, windows and every superseded table file, then the files."""
+        """Destroy the keys of steps, windows and every superseded table file, then the files.
+
+        ``before`` changes the catalogue in the same transaction, ``after`` the memory when
+        that is durable: an erasure that breaks off later has happened all the same.
+        """
         with self.moves:
 
             def forget() -> Collection[int]:
@@ -551,13 +573,13 @@ class Lifecycle:
                 held = [key.id for step in steps for key in (step.key, step.once)]
                 return [*held, *keys, *(row["key"] for row in gone)]
 
-            def unlink() -> None:
+            def forgotten() -> None:
+                self._oldest = None
                 with self.arrivals:
-                    self.hot.unlink(list(steps))
-                self._remove_strangers(("arenas", self._tables.folder))
+                    self.hot.forgotten(list(steps))
+                after()
 
-            self.keys.erase(what, why, now, forget, unlink)
-            self._oldest = None
+            self.keys.erase(what, why, now, forget, forgotten, self._remove_strangers)
 
     def forget_file(self, file: str) -> None:
         """Remove a table file that did not get into the catalogue."""
@@ -654,15 +676,18 @@ class Lifecycle:
                     self._supersede(file.kind, file.window)
                     file.add(after=after if file.kind == "checkpoint" else 0)
 
-            self.erase(f"feature or group {name!r}", why, now, keys=old, before=before)
-            self._learn(schema)
-            if feature:
-                self.hot.replaced(rows)
-            for number, arena in populating.items():
-                window = self.populating[number]
-                window.arena, window.encoder = arena, self.encoder_of(arena)
-                window.after, window.fresh = after, 0
-            self._complete(complete, f"{name!r} was withdrawn")
+            def withdrawn() -> None:
+                self._learn(schema)
+                if feature:
+                    self.hot.replaced(rows)
+                for number, arena in populating.items():
+                    window = self.populating[number]
+                    window.arena, window.encoder = arena, self.encoder_of(arena)
+                    window.after, window.fresh = after, 0
+                self._complete(complete, f"{name!r} was withdrawn")
+
+            what = f"feature or group {name!r}"
+            self.erase(what, why, now, keys=old, before=before, after=withdrawn)
 
     def close(self) -> None:
         """Let go of all files."""

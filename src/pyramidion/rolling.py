@@ -25,16 +25,22 @@ Take = Callable[[Any, int, tuple[bytes, int]], Receipt]
 
 
 def rolled(
-    lifecycle: Lifecycle, history: Replay, take: Take, advance: Callable[[int], Advance]
+    lifecycle: Lifecycle,
+    history: Replay,
+    take: Take,
+    advance: Callable[[int], Advance],
+    clock: Callable[[], int],
 ) -> Iterator[Receipt]:
-    """Observe a history piece by piece, beginning where an earlier call was broken off."""
+    """Observe a history piece by piece, beginning where an earlier call was broken off.
+
+    Rows without an event time come now, by the clock.
+    """
     key, done = _key(lifecycle, history), taken(lifecycle, history)
     now = int(lifecycle.catalogue.about("clock", "0"))
     for table, times in history.chunks(skip=done):
         start = 0
         for stop in _cuts(lifecycle, history, times, table.num_rows):
-            if times is not None:
-                now = max(now, int(times[start:stop].max()))
+            now = clock() if times is None else max(now, int(times[start:stop].max()))
             if lifecycle.is_due(now):
                 advance(now)
             done += stop - start

@@ -203,7 +203,7 @@ class Pyramid:
                 self._intake, lambda: self._arrivals.take(piece, now, None, errors, resume)
             )
 
-        return rolled(self._lifecycle, history, take, self._advance)
+        return rolled(self._lifecycle, history, take, self._advance, self._now)
 
     def replayed(self, history: Replay) -> int:
         """How many rows of a history `replay` has observed already."""

@@ -46,6 +46,8 @@ class DataKeys:
         self.holder = holder
         self._store = catalogue.about("store")
         self._store_key = StoreKey(holder, catalogue.about("store_key"))
+        self.unfinished = False
+        """Whether an erasure is in the catalogue and old store keys or files are still there."""
 
     def add(self, key: DataKey) -> int:
         """Put a key into the catalogue, under the store key that the catalogue names then."""
@@ -73,12 +75,14 @@ class DataKeys:
         why: str,
         now: int,
         forget: Callable[[], Collection[int]],
+        forgotten: Callable[[], None],
         unlink: Callable[[], None],
     ) -> None:
         """Destroy data keys for good.
 
         ``forget`` drops what they opened from the catalogue and says which they are,
-        ``unlink`` removes the files.
+        ``forgotten`` does the same in memory once that is so, ``unlink`` removes the files.
+        What fails after that leaves `unfinished`, for `finish` to try again.
         """
         reach("erase.before")
         self.must_be_held()
@@ -96,13 +100,19 @@ class DataKeys:
                     now,
                 )
                 reach("rewrap.before")
-            self._store_key = fresh
+            self._store_key, self.unfinished = fresh, True
+        forgotten()
         reach("erase.committed")
+        self.finish(now, unlink)
+        reach("erase.after")
+
+    def finish(self, now: int, unlink: Callable[[], None]) -> None:
+        """Destroy what an erasure left: old store keys, then files; the record says when."""
         self.settle()
         unlink()
         reach("erase.unlinked")
         self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", now)
-        reach("erase.after")
+        self.unfinished = False
 
     def _drop(self, keys: Collection[int]) -> None:
         for key in keys:

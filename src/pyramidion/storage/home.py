@@ -122,7 +122,7 @@ def made(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _refuse_inside(path: Path, holder: KeyHolder) -> None:
-    if isinstance(holder, FileHolder) and holder.path.is_relative_to(path.absolute()):
+    if isinstance(holder, FileHolder) and holder.path.resolve().is_relative_to(path.resolve()):
         raise SchemaError(
             f"the store key may not lie in the store it opens; keep it outside {path}, best on "
             f"another disk"

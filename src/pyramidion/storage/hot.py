@@ -17,7 +17,6 @@ from pyramidion.counts.windows import Slots
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
-from pyramidion.storage.disk import remove
 from pyramidion.storage.segments import Segments
 
 Parts = Sequence[tuple[int, int]]
@@ -230,12 +229,11 @@ class HotWindow:
             run("DELETE FROM batches WHERE step = ?", number)
             run("DELETE FROM steps WHERE number = ?", number)
 
-    def unlink(self, steps: Sequence[Step]) -> None:
-        """Remove the files of steps whose keys are gone."""
+    def forgotten(self, steps: Sequence[Step]) -> None:
+        """After the transaction: these steps are over; their files go later."""
         self._segments.forget()
         gone = {step.number for step in steps}
         self.steps = [step for step in self.steps if step.number not in gone]
-        remove(self._segments.folder, [step.file for step in steps])
 
     # --- rewriting --------------------------------------------------------------------
 
@@ -284,10 +282,9 @@ class HotWindow:
                 )
 
     def replaced(self, made: Sequence[tuple[Step, Step, list[Any]]]) -> None:
-        """After the transaction: the old files go."""
+        """After the transaction: these are the steps; the old files go later."""
         self._segments.forget()
         self.steps = [new for _, new, _ in made]
-        remove(self._segments.folder, [old.file for old, _, _ in made])
 
 
 def _file(key: DataKey) -> str:
