@@ -14,24 +14,34 @@ from pathlib import Path
 
 from pyramidion.errors import StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.storage.disk import explained, remove, sync_folder
+from pyramidion.storage.catalogue import facts
+from pyramidion.storage.disk import explained, remove, sync
 from pyramidion.storage.home import CATALOGUE, HOT, TABLES, Home, made
 from pyramidion.storage.keys import KeyHolder
 
 
 def back_up(home: Home, lifecycle: Lifecycle, path: Path) -> int:
     """Bring a backup up to date, or make it; the bytes that were copied."""
-    if path.absolute().is_relative_to(home.path.absolute()):
+    if path.resolve().is_relative_to(home.path.resolve()):
         raise StateError(f"a backup may not lie in the store; choose a path outside {home.path}")
     new = not path.exists() or not any(path.iterdir())
     if not new and not (path / CATALOGUE).exists():
         raise StateError(f"{path} is not a backup; choose an empty or new directory")
+    if not new:
+        _refuse_other(home, path)
     with lifecycle.moves:
         if not new:
             return _copy(home, lifecycle, path)
         copied: list[int] = []
         made(path, lambda folder: copied.append(_copy(home, lifecycle, folder)))
         return copied[0]
+
+
+def _refuse_other(home: Home, path: Path) -> None:
+    """A store, or a backup of another one, must not be written over."""
+    said = facts(path / CATALOGUE)
+    if said.get("copy") != "backup" or said.get("store") != home.catalogue.about("store"):
+        raise StateError(f"{path} is not a backup of this store; choose an empty or new directory")
 
 
 def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
@@ -41,29 +51,35 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         with lifecycle.arrivals:
             home.catalogue.copy_to(fresh)
             segments = {step.file: step.length for step in lifecycle.hot.steps}
-        arenas = {row["file"] for row in home.catalogue.all("SELECT file FROM arenas")}
+        arenas = {
+            row["file"] for row in home.catalogue.all("SELECT file FROM arenas WHERE current = 1")
+        }
         copied = sum(_copy_file(home.path / TABLES, path / TABLES, name) for name in arenas)
         for name, length in segments.items():
             copied += _copy_file(home.path / HOT, path / HOT, name, length)
-        with fresh.open("rb+") as file:
-            os.fsync(file.fileno())
+        for each in (path / TABLES, path / HOT, fresh):
+            sync(each)
         copied += fresh.stat().st_size
         os.replace(fresh, path / CATALOGUE)
-        sync_folder(path)
+        sync(path)
         for folder, known in ((TABLES, arenas), (HOT, set(segments))):
-            strangers = {each.name for each in (path / folder).iterdir()} - known
+            strangers = {file.name for file in (path / folder).iterdir()} - known
             remove(path / folder, strangers)
     return copied
 
 
 def _copy_file(source: Path, target: Path, name: str, length: int | None = None) -> int:
-    """Copy a file that only grows, up to a length; one that is there already is left alone."""
+    """Copy a file that only grows, up to a length; one that is there already is left alone.
+
+    It gets its name when it is whole, so that a backup which breaks off is the former one.
+    """
     size = (source / name).stat().st_size if length is None else length
     copy = target / name
     if copy.exists() and copy.stat().st_size == size:
         return 0
-    with (source / name).open("rb") as there, copy.open("wb") as here:
-        os.chmod(copy, 0o600)
+    draft = target / f".{name}.new"
+    with (source / name).open("rb") as there, draft.open("wb") as here:
+        os.chmod(draft, 0o600)
         left = size
         while left:
             block = there.read(min(left, 1 << 20))
@@ -73,16 +89,21 @@ def _copy_file(source: Path, target: Path, name: str, length: int | None = None)
             left -= len(block)
         here.flush()
         os.fsync(here.fileno())
+    os.replace(draft, copy)
     return size
 
 
 def copied_back(backup: Path, path: Path, holder: KeyHolder) -> Home:
-    """A store directory with a backup's files; the backup stays."""
+    """A store directory with a backup's files, all durable; the backup stays."""
     if not (backup / CATALOGUE).exists():
         raise StorageError(f"there is no backup at {backup}; give the right path")
+    if facts(backup / CATALOGUE).get("copy") != "backup":
+        raise StateError(f"{backup} is not a backup; open it, or give the path of one")
 
     def fill(folder: Path) -> None:
-        shutil.copytree(backup, folder, dirs_exist_ok=True)
+        shutil.copytree(backup, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+        for each in folder.rglob("*"):
+            sync(each)
 
     made(path, fill)
     try:

@@ -33,7 +33,13 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.windows import Slots
 from pyramidion.encoding import Encoder
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import (
+    FormatError,
+    PyramidionError,
+    SchemaError,
+    StateError,
+    StorageError,
+)
 from pyramidion.guarantee import Guarantee
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
@@ -118,6 +124,8 @@ class Lifecycle:
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
         self.populating: dict[int, Window] = {}
         self.complete: Arena | None = None
+        self._published = True
+        """Whether the complete tables are served as they are."""
         self._passed = -FOREVER
         """The slot of the last window whose time was seen to be over."""
         self._oldest: int | None = None
@@ -143,13 +151,13 @@ class Lifecycle:
     # --- opening a store -----------------------------------------------------------
 
     def _remove_strangers(self) -> None:
-        """Files that no key in the catalogue opens: erased ones, and what a crash left."""
+        """Files that nobody needs: erased ones, superseded ones, and what a crash left."""
         with self.arrivals:  # or a file that is being appended to may not be known yet
-            for table, folder in (
-                ("arenas", self._tables.folder),
-                ("steps", self._segments.folder),
+            for query, folder in (
+                ("SELECT file FROM arenas WHERE current = 1", self._tables.folder),
+                ("SELECT file FROM steps", self._segments.folder),
             ):
-                known = {row["file"] for row in self.catalogue.all(f"SELECT file FROM {table}")}  # noqa: S608
+                known = {row["file"] for row in self.catalogue.all(query)}
                 found = {path.name for path in folder.iterdir()}
                 if found - known:
                     remove(folder, found - known)
@@ -157,11 +165,13 @@ class Lifecycle:
     def _load(self) -> None:
         with self.catalogue.transaction():
             self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
-        for row in self.catalogue.all("SELECT * FROM arenas WHERE current = 1"):
+        for row in self.catalogue.all(
+            "SELECT * FROM arenas WHERE current = 1 AND kind <> 'sealed'"
+        ):
             arena = self._tables.read(row["file"], self.keys.get(row["key"]))
             if row["kind"] == "complete":
                 self.complete = arena
-            elif not arena.sealed:
+            else:
                 self._adopt(row["window"], arena, row["after"])
         oldest = min((window.after for window in self.populating.values()), default=None)
         if oldest is not None:
@@ -318,6 +328,7 @@ class Lifecycle:
                     self._supersede("checkpoint", window.number)
                     add(after=after)
             reach("checkpoint.after")
+            self._remove_strangers()
             with self.arrivals:
                 window.fresh, window.after = window.arena.rows - copy.rows, after
 
@@ -328,7 +339,12 @@ class Lifecycle:
     # --- seal -------------------------------------------------------------------------------
 
     def seal(self, window: Window, now: int) -> None:
-        """Close a window and add it to the complete tables."""
+        """Close a window and add it to the complete tables.
+
+        This is an erasure too: every state of the populating table dies with its key, in
+        backups as well, before the sealed one is published. A backup that went on from
+        there would seal the same noise over other rows, and the two subtract.
+        """
         with self.moves:
             reach("seal.before")
             with self.arrivals:
@@ -342,7 +358,8 @@ class Lifecycle:
                 self._written(complete, "complete", None) as add_complete,
             ):
                 reach("seal.written")
-                with self.catalogue.transaction():
+
+                def before() -> None:
                     self._supersede("checkpoint", number)
                     self._supersede("complete", None)
                     add_sealed(after=0)
@@ -353,15 +370,29 @@ class Lifecycle:
                         now,
                         number,
                     )
-            reach("seal.after")
-            with self.arrivals:
-                self.populating.pop(number)
-            self._complete(complete)
 
-    def _complete(self, complete: Arena | None, why: str = "") -> None:
-        self.complete, self._oldest = complete, None
+                def after() -> None:
+                    with self.arrivals:
+                        self.populating.pop(number)
+                    self.complete, self._oldest, self._published = complete, None, False
+
+                what = f"populating states of window {number}"
+                self.erase(what, "sealed", now, before=before, after=after)
+            reach("seal.after")
+            self._publish()
+
+    def _complete(self, complete: Arena | None, why: str) -> None:
+        """Other complete tables; older ones must go at once."""
+        self.complete, self._oldest, self._published = complete, None, True
         for call in self.changed:
             call(why)
+
+    def _publish(self) -> None:
+        """Serve what was sealed, once nothing opens the states before it any more."""
+        if not self._published and not self.keys.unfinished:
+            self._published = True
+            for call in self.changed:
+                call("")
 
     def _abandon(self, window: Window) -> None:
         """A window that nobody came to: its noise is dropped, its charge stays."""
@@ -437,6 +468,7 @@ class Lifecycle:
         with self.moves:
             if self.keys.unfinished:
                 self.keys.finish(now, self._remove_strangers)
+                self._publish()
             for window in self._over(now):
                 if window.stop is not None and window.stop <= now:
                     self._passed = max(self._passed, window.slot)
@@ -460,13 +492,16 @@ class Lifecycle:
     def _forget(self, now: int, done: Advance) -> None:
         """Hot rows whose time is over and windows past retention: one erasure for all."""
         past = self._past(now)
-        if past:
-            self._retire(past)
+        problem = self._retired(past)
+        if problem is not None:
+            past = []
         with self.arrivals:
             steps = self.hot.leaving(now)
             for step in steps:
                 step.closed = True
         if not steps and not past:
+            if problem is not None:
+                raise problem
             return
         done.checkpoints += self._checkpoint_before(steps)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
@@ -475,6 +510,17 @@ class Lifecycle:
         told += [f"window {number}" for number in past]
         why = "past its time"
         self.erase(", ".join(told), why, now, steps=steps, windows=past)
+        if problem is not None:
+            raise problem
+
+    def _retired(self, numbers: list[int]) -> PyramidionError | None:
+        """Retire windows; a damaged table file does not keep hot rows from being erased."""
+        try:
+            if numbers:
+                self._retire(numbers)
+        except (FormatError, StorageError) as problem:
+            return problem
+        return None
 
     def _checkpoint_before(self, steps: Collection[Step]) -> list[int]:
         """Rows may only leave when a checkpoint has them."""
@@ -508,9 +554,7 @@ class Lifecycle:
         if not sealed:
             return
         left = self.catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'")
-        complete = None
-        if left > len(sealed):
-            complete = self._less([self._sealed(number) for number in sealed])
+        complete = self._without(sealed) if left > len(sealed) else None
         with self._maybe_written(complete) as add:
             reach("retire.written")
             with self.catalogue.transaction():
@@ -523,12 +567,19 @@ class Lifecycle:
         reach("retire.after")
         self._complete(complete, f"window {sealed[-1]} is past its retention")
 
-    def _less(self, arenas: list[Arena]) -> Arena:
-        if self.complete is None:
-            raise StateError("there are no complete tables to take windows off; reopen the store")
+    def _without(self, numbers: list[int]) -> Arena:
+        """The complete tables without some windows: taken off, or, where one of them cannot be
+        read, the sum of the others."""
         complete = self.complete
-        for arena in arenas:
-            complete = complete.less(arena)
+        if complete is None:
+            raise StateError("there are no complete tables to take windows off; reopen the store")
+        try:
+            for number in numbers:
+                complete = complete.less(self._sealed(number))
+        except (FormatError, StorageError):
+            rows = self.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
+            others = [row["number"] for row in rows if row["number"] not in numbers]
+            return Arena.total(self._sealed(number) for number in others)
         return complete
 
     def _sealed(self, number: int) -> Arena:
@@ -583,7 +634,8 @@ class Lifecycle:
 
     def forget_file(self, file: str) -> None:
         """Remove a table file that did not get into the catalogue."""
-        remove(self._tables.folder, [file])
+        if self.catalogue.one("SELECT 1 FROM arenas WHERE file = ?", file) is None:
+            remove(self._tables.folder, [file])
 
     def take_over(self, now: int) -> None:
         """Make this copy the only one: from here on nothing opens the others.

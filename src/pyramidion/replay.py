@@ -55,8 +55,8 @@ class Replay:
 
     ``first`` and ``last`` are the smallest and largest event time, in
     microseconds, and None when no row has one. ``fingerprint`` is made of the
-    files' names, sizes and numbers of rows, and of nothing in the rows: it tells
-    whether a replay may be resumed.
+    files' names, numbers of rows, first and last times, and of nothing else in the
+    rows: it tells whether a replay may be resumed, and outlives them.
     """
 
     def __init__(self, files: Sequence[DataFile], schema: Schema, chunk: int, most: int) -> None:
@@ -207,10 +207,10 @@ class _Scanned:
         self.end = time if self.high is None else self.high
 
     @property
-    def identity(self) -> tuple[str, int, int]:
-        """Name, size and number of rows."""
-        size = -1 if self._file.size is None else self._file.size
-        return "-" if self._file.stdin else self._file.path.name, size, self.rows
+    def identity(self) -> tuple[str, int, int | None, int | None]:
+        """Name, number of rows, first and last time; the size would tell how long values are."""
+        name = "-" if self._file.stdin else self._file.path.name
+        return name, self.rows, self.low, self.high
 
     def times(self) -> Iterator[Times]:
         """The times of all rows, of bad ones too."""

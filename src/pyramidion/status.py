@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,6 +69,15 @@ class Status:
         return told
 
 
+def _bytes(path: Path) -> int:
+    """Bytes of all files; some may go while one looks."""
+    total = 0
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total
+
+
 def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
     """Look a store over."""
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
@@ -91,6 +101,6 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
         ),
         deletions=tuple(Deletion(*row) for row in deletions),
         guarantee=snapshot,
-        bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        bytes=_bytes(path),
         due=lifecycle.is_due(now),
     )

@@ -132,7 +132,7 @@ class Pyramid:
     def close(self) -> None:
         """Finish what is being done and let go of the store; nothing is lost without it."""
         with self._closing:
-            if self._closed:
+            if self._closed or not self._home.owned:
                 return
             self._closed = True
             self._intake.shutdown()
@@ -289,6 +289,7 @@ class Pyramid:
     @property
     def ledger(self) -> Ledger:
         """What each window has spent."""
+        self._usable()
         return self._lifecycle.ledger
 
     def status(self) -> Status:

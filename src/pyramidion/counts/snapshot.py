@@ -76,9 +76,12 @@ class Snapshot:
         vars(self).pop("_arena", None)
         vars(self).pop("estimates", None)
 
-    def _fresh(self) -> None:
-        if self._expired:
+    def _fresh(self) -> Estimates:
+        """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
+        estimates: Estimates | None = vars(self).get("estimates")
+        if self._expired or estimates is None:
             raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
+        return estimates
 
     @property
     def names(self) -> list[str]:
@@ -93,7 +96,7 @@ class Snapshot:
 
     def featurize_one(self, row: Mapping[str, object] | pa.RecordBatch) -> NDArray[np.float32]:
         """Features of one row, given as a dict or as a record batch of one row."""
-        self._fresh()
+        estimates = self._fresh()
         if isinstance(row, pa.RecordBatch):
             if row.num_rows != 1:
                 raise ObservationError("featurize_one takes one row; use featurize for a batch")
@@ -103,12 +106,12 @@ class Snapshot:
         else:
             keys = self._door.encoder.one(row)
         out = np.empty((len(self._columns.names), 1), dtype=np.float32)
-        self._write(keys, out)
+        self._write(estimates, keys, out)
         return Features.of(out.reshape(-1), self.guarantee)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
-        self._fresh()
+        estimates = self._fresh()
         tables = len(self._door.encoder.shapes)
         if keys.dtype != np.uint64 or keys.ndim != 2 or len(keys) != tables:
             raise StateError(
@@ -116,17 +119,17 @@ class Snapshot:
                 f"them with the snapshot's door"
             )
         out = np.empty((len(self._columns.names), keys.shape[1]), dtype=np.float32)
-        self._write(keys, out)
+        self._write(estimates, keys, out)
         return Features.of(out.T, self.guarantee)
 
-    def _write(self, keys: Keys, out: NDArray[np.float32]) -> None:
-        self.estimates.features(keys, out)
+    def _write(self, estimates: Estimates, keys: Keys, out: NDArray[np.float32]) -> None:
+        estimates.features(keys, out)
         for table, _, _ in self._columns.raw:
             self._columns.pass_through(table, keys[table], out)
 
     def array(self, rows: Any, *, threads: int = 1) -> NDArray[np.float32]:
         """Features of a batch as a matrix of 32-bit floats, one column after the other."""
-        self._fresh()
+        estimates = self._fresh()
         checked = rows if isinstance(rows, Rows) else self._door.rows(rows)
         if checked.shapes != self._door.encoder.shapes:
             raise StateError("rows checked for another schema; give this snapshot's own")
@@ -136,7 +139,7 @@ class Snapshot:
             for start in range(0, len(checked), CHUNK):
                 stop = min(start + CHUNK, len(checked))
                 keys = checked.keys(table, start, stop)[None, :]
-                self.estimates.features(keys, out, table, start)
+                estimates.features(keys, out, table, start)
                 self._columns.pass_through(table, keys[0], out[:, start:stop])
 
         tables = range(len(checked.shapes))
@@ -153,9 +156,9 @@ class Snapshot:
 
         As raw as those observations (P1): for training in memory, never stored.
         """
-        self._fresh()
+        estimates = self._fresh()
         raw = copy(self)
         raw._arena = self._arena.minus(observations, threads)
-        raw.estimates = self.estimates.on(raw._arena)
+        raw.estimates = estimates.on(raw._arena)
         raw.guarantee = self.guarantee.raw()
         return raw

@@ -14,7 +14,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     parts       which window the rows of a batch went to, in the order they lie there
     ledger      what each window spent, see `pyramidion.privacy.ledger`
     deletions   what was erased, when, why, and in which key holder
-    imports     how far each import came, by a keyed hash of its file names and sizes
+    imports     how far each import came, by a keyed hash of its files' names, rows and times
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pyramidion.errors import FormatError, StorageError
+from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
 FORMAT = 1
@@ -71,8 +71,10 @@ MIGRATIONS: dict[int, Migration] = {}
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
 
-def told(problem: sqlite3.Error, path: Path) -> FormatError | StorageError:
+def told(problem: sqlite3.Error, path: Path) -> FormatError | StateError | StorageError:
     """An error of SQLite as one sentence."""
+    if isinstance(problem, sqlite3.ProgrammingError):
+        return StateError(f"{path} is closed; open it again")
     code = (getattr(problem, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StorageError(f"{path} is on a full disk; free some space, nothing was lost")
@@ -85,6 +87,17 @@ def told(problem: sqlite3.Error, path: Path) -> FormatError | StorageError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StorageError(f"{path} is held by another program; end it and try again")
     return FormatError(f"{path} is damaged or not a catalogue; restore it from a backup")
+
+
+def facts(path: Path) -> dict[str, str]:
+    """What a catalogue says about its store, without opening or changing it."""
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        with closing(db):
+            return dict(db.execute("SELECT name, value FROM about").fetchall())
+    except sqlite3.Error as problem:
+        explanation = told(problem, path)
+    raise explanation
 
 
 class Catalogue:
@@ -243,6 +256,7 @@ class Catalogue:
                 copy.execute("INSERT OR REPLACE INTO about VALUES ('copy', 'backup')")
                 copy.commit()
                 copy.execute("PRAGMA journal_mode=DELETE")
+                os.chmod(path, 0o600)
             finally:
                 copy.close()
 

@@ -54,7 +54,7 @@ def write_durably(path: Path, parts: Iterable[bytes], *, mode: int = 0o600) -> N
             raise
         finally:
             os.close(descriptor)
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
@@ -64,9 +64,9 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -84,4 +84,4 @@ def remove(folder: Path, names: Iterable[str]) -> None:
     with explained(folder):
         for name in names:
             (folder / name).unlink(missing_ok=True)
-        sync_folder(folder)
+        sync(folder)

@@ -13,13 +13,20 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
+from pyramidion.errors import (
+    FormatError,
+    KeyHolderError,
+    SchemaError,
+    StateError,
+    StorageError,
+)
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
-from pyramidion.storage.disk import explained, sync_folder
+from pyramidion.storage.disk import explained, sync
 from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
 
 CATALOGUE, LOCK, HOT, TABLES = "catalogue.db", "lock", "hot", "tables"
@@ -62,7 +69,12 @@ class Home:
             finally:
                 catalogue.close()
 
-        made(path, fill)
+        try:
+            made(path, fill)
+        except BaseException:
+            with suppress(KeyHolderError):
+                holder.drop([name for name in holder.keys() if name.startswith(f"{store}.")])  # noqa: SIM118
+            raise
         return cls(path, holder)
 
     @property
@@ -84,9 +96,14 @@ class Home:
         """Note that erasures which were broken off are complete."""
         self.catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", now)
 
+    @property
+    def owned(self) -> bool:
+        """Whether this process opened it; a forked child did not."""
+        return os.getpid() == self._owner
+
     def refuse_other_process(self) -> None:
         """A forked child shares memory and files with the owner and must not use them."""
-        if os.getpid() != self._owner:
+        if not self.owned:
             raise StateError(
                 "this store belongs to the process that this one was forked from; open it here "
                 "after closing it there"
@@ -113,9 +130,9 @@ def made(path: Path, fill: Callable[[Path], None]) -> None:
                 (draft / folder).mkdir(mode=0o700)
             (draft / LOCK).touch(mode=0o600)
             fill(draft)
-            sync_folder(draft)
+            sync(draft)
             os.rename(draft, path)
-            sync_folder(path.parent)
+            sync(path.parent)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise

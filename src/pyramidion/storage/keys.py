@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
 from pyramidion.storage.ciphers import NONCE, new_key
-from pyramidion.storage.disk import sync_folder, write_all
+from pyramidion.storage.disk import sync, write_all
 
 _LOCKED = os.O_RDWR | os.O_CREAT
 
@@ -116,7 +116,7 @@ class FileHolder:
                 os.close(descriptor)
             old = os.open(self.path, os.O_WRONLY) if self.path.exists() else None
             os.replace(fresh, self.path)
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
             if old is not None:
                 _overwrite(old)
         except OSError as problem:
@@ -177,7 +177,12 @@ class StoreKey:
         return cls(holder, name)
 
     def _key(self) -> AESGCM:
-        key = self._holder.keys().get(self.name)
+        held = self._holder.keys()
+        key = held.get(self.name)
+        if not held:
+            raise KeyHolderError(
+                f"{self._holder.name} holds no key at all; mount it, or name the right one"
+            )
         if key is None:
             raise KeyHolderError(
                 f"{self._holder.name} does not have the key of this store: it was destroyed by an "

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyramidion.errors import FormatError
 from pyramidion.killpoints import reach
 from pyramidion.storage.ciphers import opened, sealed, sealed_size
-from pyramidion.storage.disk import explained, sync_folder, write_all
+from pyramidion.storage.disk import explained, sync, write_all
 
 
 class Segments:
@@ -57,7 +57,7 @@ class Segments:
             created = not path.exists()
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             if created:
-                sync_folder(self.folder)
+                sync(self.folder)
             self._open = (file, descriptor)
         return self._open[1]
 

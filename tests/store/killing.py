@@ -1,0 +1,247 @@
+"""Stores that are killed again and again: each run is a forked process, the model stays here.
+
+The process that runs the tests has everything imported and no store open, so a child
+starts in a millisecond. It opens the store, goes on with the plan and tells through a pipe
+what is done; that is the acknowledgement. It dies by SIGKILL, at a kill point or by us.
+What it was in the middle of is then either wholly done or not at all: the store says which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.store import killing_checks as checks
+from tests.store import killing_workload as work
+from tests.store.killing_model import Born, Model, births_told
+
+from pyramidion import Pyramid, Settings, killpoints
+
+PATIENCE = 60.0  # seconds until a child that does not end is taken to hang
+VERBS = 9  # of one run, unless it is killed
+SPEND = Fraction(1, 1_000_000)
+
+Sabotage = Callable[[], None]
+"""Breaks the store, in the child alone: to see that it is found out."""
+
+
+class Ordeal:
+    """One store and its model, through many kills."""
+
+    def __init__(self, folder: Path, seed: int, settings: Settings) -> None:
+        self.folder = folder
+        self.plan = work.Plan(seed, settings)
+        self.next = 0
+        """The verb that is to be done, or may have been when the store was killed."""
+        self.problems: list[tuple[str, str]] = []
+        self.log: list[str] = []
+        (folder / "vault").mkdir(parents=True)
+        created = Pyramid.create(folder / "store", work.SCHEMA, settings, **self._given(0))
+        self.model = Model(settings, created._lifecycle.secret)
+        created.close()
+
+    def _given(self, now: int) -> dict[str, Any]:
+        return {
+            "keys": f"file:{self.folder / 'key'}",
+            "clock": lambda: now,
+            "vault": self._vault,
+        }
+
+    # --- the child -----------------------------------------------------------------------
+
+    def _vault(self, number: int, table: pa.Table) -> None:
+        """A vault of files: a number that it has, it does not take again."""
+        path = self.folder / "vault" / str(number)
+        rows = json.dumps(checks.kept(table))
+        if path.exists():
+            if path.read_text() != rows:
+                raise ValueError(f"batch {number} was handed on with other rows before")
+            return
+        draft = path.with_suffix(".new")
+        draft.write_text(rows)
+        draft.rename(path)
+
+    def _live(self, pipe: int, where: str, sabotage: Sabotage | None) -> None:
+        """What a child does until it is killed."""
+        lock = threading.Lock()
+
+        def tell(told: dict[str, Any]) -> None:
+            with lock:
+                os.write(pipe, json.dumps(told).encode() + b"\n")
+
+        if sabotage is not None:
+            sabotage()
+        killpoints.arm(where)
+        try:
+            now = [self.plan[self.next].now]
+            given = self._given(0) | {"clock": lambda: now[0]}
+            with births_told(tell), Pyramid.open(self.folder / "store", **given) as store:
+                for index in range(self.next, self.next + VERBS):
+                    verb = self.plan[index]
+                    now[0] = verb.now
+                    done = perform(store, verb, again=index == self.next)
+                    tell({"verb": index, "done": done})
+        except BaseException:
+            tell({"error": traceback.format_exc()})
+
+    def run(
+        self, where: str = "", delay: float | None = None, sabotage: Sabotage | None = None
+    ) -> bool:
+        """Let a child go on, until the kill point or for a time; whether it was killed."""
+        self.plan[self.next + VERBS]  # made here once, not by each child
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(reader)
+                self._live(writer, where, sabotage)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        if delay is not None:
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        told, ended = _read_all(reader, child)
+        status = os.waitpid(child, 0)[1]
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        self.log.append(f"{where or delay}: {'killed' if killed else 'finished'}")
+        if not ended:
+            self.problems.append(("reopens", f"a child did not end, {self.log[-3:]}"))
+        for line in told.splitlines():
+            self._hear(json.loads(line))
+        return killed and ended
+
+    # --- what is heard and seen ------------------------------------------------------------
+
+    def _hear(self, told: dict[str, Any]) -> None:
+        if "error" in told:
+            self.problems.append(("reopens", told["error"]))
+        elif "born" in told:
+            self.model.born.append(Born(told["born"]))
+        else:
+            self._done(self.plan[told["verb"]], told["done"])
+            self.next = told["verb"] + 1
+
+    def _done(self, verb: work.Verb, done: Any) -> None:
+        if verb.kind in ("observe", "resend"):
+            try:
+                self.model.observed(verb, tuple(done))
+            except ValueError as problem:
+                self.problems.append(("receipts", str(problem)))
+        elif verb.kind == "withdraw" and done:
+            self.model.withdrew(verb.name)
+        elif verb.kind == "spend" and done:
+            self.model.spent[why(verb)] = done
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was wrong so far."""
+        return not self.problems
+
+    def check(self) -> None:
+        """Open the store here, see whether all is as it must be, and close it."""
+        verb = self.plan[self.next]
+        try:
+            with self._opened(verb.now) as store:
+                self._settle(store, verb)
+                vault = self.folder / "vault"
+                found = list(checks.problems(store, self.model, verb.now, vault))
+        except Exception:
+            found = [("reopens", traceback.format_exc())]
+        self.problems += [(fact, f"{told}, after {self.log[-3:]}") for fact, told in found]
+
+    @contextmanager
+    def _opened(self, now: int) -> Iterator[Pyramid]:
+        with (
+            births_told(self._hear),
+            Pyramid.open(self.folder / "store", **self._given(now)) as store,
+        ):
+            yield store
+
+    def _settle(self, store: Pyramid, verb: work.Verb) -> None:
+        """Ask the store whether the verb that it was killed in is done."""
+        if is_done(store, verb):
+            self._done(verb, outcome(store, verb))
+
+
+def _read_all(pipe: int, child: int) -> tuple[bytes, bool]:
+    """What the child told until it ended; whether it did, in time."""
+    told, until = b"", time.monotonic() + PATIENCE
+    try:
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                return told, False
+            data = os.read(pipe, 1 << 16)
+            if not data:
+                return told, True
+            told += data
+    finally:
+        os.close(pipe)
+
+
+# --- verbs --------------------------------------------------------------------------------
+
+
+def why(verb: work.Verb) -> str:
+    """What the ledger says of a spend."""
+    return f"verb {verb.index}"
+
+
+def is_done(store: Pyramid, verb: work.Verb) -> bool:
+    """Whether a verb was carried out by a process that was killed before it could say so."""
+    if verb.kind == "observe":
+        return store._lifecycle.last_batch() >= verb.number
+    if verb.kind == "withdraw":
+        return verb.name not in store.schema.table_names
+    if verb.kind == "add":
+        return work.GROUP in store.schema.table_names
+    return verb.kind == "spend" and bool(_paid(store, verb))
+
+
+def outcome(store: Pyramid, verb: work.Verb) -> Any:
+    """What a verb that is done has to say."""
+    if verb.kind == "observe":
+        query = "SELECT rows, refused, late FROM batches WHERE number = ?"
+        return list(store._home.catalogue.all(query, verb.number)[0])
+    return _paid(store, verb) if verb.kind == "spend" else True
+
+
+def _paid(store: Pyramid, verb: work.Verb) -> list[int]:
+    return sorted(line.window for line in store._home.catalogue.lines() if line.why == why(verb))
+
+
+def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
+    """Carry out a verb; ``again``: it may be done already, which an idempotency key finds out."""
+    if again and verb.key is None and is_done(store, verb):
+        return outcome(store, verb)
+    if verb.kind in ("observe", "resend"):
+        if verb.advance:
+            store.advance()
+        receipt = store.observe(verb.table, key=verb.key, errors="skip")
+        return [receipt.accepted, receipt.refused, receipt.late]
+    if verb.kind == "advance":
+        store.advance()
+    elif verb.kind == "withdraw":
+        store.withdraw(verb.name, why="asked for")
+    elif verb.kind == "add":
+        store.add_group(work.GROUP.split(","))
+    else:
+        windows = sorted(store._lifecycle.populating)
+        if windows:
+            store.ledger.spend("selection", SPEND, windows, verb.now, why(verb))
+        return windows
+    return True

@@ -1,0 +1,278 @@
+"""What is asked of a store that was killed and reopened. Each fact is checked after each kill."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tests.store import killing_workload as work
+from tests.store.killing_model import Born, Model, digest
+
+from pyramidion import Pyramid
+from pyramidion.counts.arena import Arena
+from pyramidion.counts.layout import PRIOR
+
+Problem = tuple[str, str]
+"""The fact that does not hold, and what was found instead."""
+
+FACTS = {
+    "reopens": "the store opens and goes on",
+    "receipts": "a batch that is sent again is known, whether its first sender was killed or not",
+    "counted once": "tables hold the acknowledged rows, each once, and the noise of their birth",
+    "complete": "complete tables are the sum of the sealed windows",
+    "states": "windows are in the state that the time says, and their row totals are right",
+    "hot": "hot rows are the acknowledged ones of the live steps, in order",
+    "vault": "the vault has every acknowledged batch, once, and no other",
+    "checkpoints": "a checkpoint lacks only rows that are hot",
+    "ledger": "nothing that was spent is forgotten, and all that was born is paid for",
+    "files": "the catalogue knows every file, and every file it knows is there",
+    "keys": "every key is used and opens; the holder has one store key",
+    "withdrawn": "what was withdrawn is in no table and no hot row, and the rest is",
+    "deletions": "every erasure that began is recorded and complete",
+}
+
+
+def problems(store: Pyramid, model: Model, now: int, vault: Path) -> Iterator[Problem]:
+    """All that is wrong with a store, at a time at which it has done what was due."""
+    look = Look(store, model, now)
+    yield from look.tables()
+    yield from look.complete()
+    yield from look.states()
+    yield from look.hot()
+    yield from look.vault(vault)
+    yield from look.checkpoints()
+    yield from look.ledger()
+    yield from look.files()
+    yield from look.keys()
+    yield from look.deletions()
+
+
+class Look:
+    """One look at an open store."""
+
+    def __init__(self, store: Pyramid, model: Model, now: int) -> None:
+        self.store, self.model, self.now = store, model, now
+        self.lifecycle = store._lifecycle
+        self.catalogue = store._home.catalogue
+        self.windows = self._all("SELECT * FROM windows ORDER BY number")
+        self.arenas = self._all("SELECT * FROM arenas")
+        self.read = {row["file"]: self._read(row) for row in self.arenas if row["current"]}
+        full = [row for row in self.windows if row["rows"]]
+        by_rows = model.settings.window_rows is not None
+        self.ours = {
+            row["number"]: place if by_rows else row["slot"] for place, row in enumerate(full)
+        }
+        """Windows that have rows, as the model calls them."""
+
+    def _all(self, sql: str) -> list[sqlite3.Row]:
+        return self.catalogue.all(sql)
+
+    def _read(self, row: sqlite3.Row) -> Arena:
+        return self.lifecycle._tables.read(row["file"], self.lifecycle.keys.get(row["key"]))
+
+    def sealed(self) -> dict[int, Arena]:
+        """The sealed windows, as they are on disk."""
+        return {
+            row["window"]: self.read[row["file"]]
+            for row in self.arenas
+            if row["kind"] == "sealed" and row["current"]
+        }
+
+    # --- counts ------------------------------------------------------------------------
+
+    def tables(self) -> Iterator[Problem]:
+        """Cells less exact counts are the noise that the window was born with."""
+        held = {number: window.arena for number, window in self.lifecycle.populating.items()}
+        for number, arena in [*held.items(), *self.sealed().items()]:
+            found = cells(arena)
+            exact = self.model.exact(self.ours[number]) if number in self.ours else {}
+            rest = {name: digest(found[name] - exact.get(name, 0)) for name in found}
+            born = self.model.noise.get(number) or self._birth(rest)
+            if born is None:
+                yield "counted once", f"window {number} has noise that nobody drew"
+                continue
+            self.model.noise[number] = born
+            for name in rest:
+                if rest[name] != born.tables.get(name):
+                    yield "counted once", f"table {name!r} of window {number} has other noise"
+            if rest.keys() != born.tables.keys() - born.lost:
+                yield "withdrawn", f"window {number} has the tables {sorted(rest)}"
+            if arena.rows != self.model.rows.get(self.ours.get(number, -1), 0):
+                yield "counted once", f"window {number} says it has {arena.rows} rows"
+
+    def _birth(self, rest: dict[str, str]) -> Born | None:
+        taken = [id(born) for born in self.model.noise.values()]
+        for born in self.model.born:
+            if id(born) not in taken and rest.items() <= born.tables.items():
+                return born
+        return None
+
+    def complete(self) -> Iterator[Problem]:
+        """In memory and on disk, table by table."""
+        total: dict[str, Any] = defaultdict(int)
+        for arena in self.sealed().values():
+            for name, found in cells(arena).items():
+                total[name] = total[name] + found
+        rows = sum(arena.rows for arena in self.sealed().values())
+        held = [
+            self.read[row["file"]]
+            for row in self.arenas
+            if row["kind"] == "complete" and row["current"]
+        ]
+        if len(held) > 1 or bool(held) != (self.lifecycle.complete is not None):
+            yield "complete", f"{len(held)} files with complete tables"
+        held += [self.lifecycle.complete] if self.lifecycle.complete is not None else []
+        if bool(total) != bool(held):
+            yield "complete", f"{len(total)} tables are sealed, {len(held)} are complete"
+        for arena in held:
+            found = cells(arena)
+            if found.keys() != total.keys() or arena.rows != rows:
+                yield "complete", f"{sorted(found)}, {arena.rows} rows, not {sorted(total)}, {rows}"
+            elif any((found[name] != total[name]).any() for name in found):
+                yield "complete", "they are not the sum"
+
+    def states(self) -> Iterator[Problem]:
+        """Also of windows that are erased, whose totals stay."""
+        due = self.model.states(self.now)
+        found = {self.ours[row["number"]]: row["state"] for row in self.windows if row["rows"]}
+        live = {window: state for window, state in found.items() if state != "erased"}
+        if live != due:
+            yield "states", f"windows are {live}, not {due}"
+        totals = {self.ours[row["number"]]: row["rows"] for row in self.windows if row["rows"]}
+        if totals != self.model.rows or len(totals) != len(self.ours):
+            yield "states", f"windows have {totals} rows, not {self.model.rows}"
+        by_state = {row["number"]: row["state"] for row in self.windows}
+        if set(by_state.values()) - {"populating", "sealed", "erased"}:
+            yield "states", f"{by_state}"
+        populating = {number for number, state in by_state.items() if state == "populating"}
+        if populating != self.lifecycle.populating.keys():
+            yield "states", f"{populating} are populating, {self.lifecycle.populating.keys()} held"
+
+    # --- rows ----------------------------------------------------------------------------
+
+    def hot(self) -> Iterator[Problem]:
+        """Rows and the windows they went to, as the segments have them."""
+        found = {number: (t, parts) for number, t, parts in self.lifecycle.hot.batches()}
+        due = {batch.number: batch for batch in self.model.hot(self.now)}
+        if list(found) != list(due):
+            yield "hot", f"batches {list(found)} are hot, not {list(due)}"
+        columns = set(work.SCHEMA.columns) - self.model.withdrawn
+        for number in found.keys() & due.keys():
+            table, parts = found[number]
+            if set(table.column_names) != columns:
+                yield "withdrawn", f"batch {number} has the columns {table.column_names}"
+            elif table.to_pydict() != due[number].rows.select(table.column_names).to_pydict():
+                yield "hot", f"batch {number} has other rows"
+            if [(self.ours.get(window), rows) for window, rows in parts] != due[number].parts:
+                yield "hot", f"batch {number} went to {parts}, not {due[number].parts}"
+        rows = sum(batch.rows.num_rows for batch in due.values())
+        if self.lifecycle.hot.rows != rows:
+            yield "hot", f"{self.lifecycle.hot.rows} rows are hot, not {rows}"
+
+    def vault(self, folder: Path) -> Iterator[Problem]:
+        """By number and content; what was looked at once is not read again."""
+        found = {int(file.name) for file in folder.iterdir() if not file.suffix}
+        if found != self.model.batches.keys():
+            yield "vault", f"{sorted(found)[-5:]}, not {sorted(self.model.batches)[-5:]}"
+        for number in (found & self.model.batches.keys()) - self.model.vaulted:
+            self.model.vaulted.add(number)
+            if json.loads((folder / str(number)).read_text()) != kept(
+                self.model.batches[number].rows
+            ):
+                yield "vault", f"batch {number} has other rows"
+
+    def checkpoints(self) -> Iterator[Problem]:
+        """Superseded ones too, while their key lives: two subtract to exact counts."""
+        hot = {batch.number for batch in self.model.hot(self.now)}
+        for row in self.arenas:
+            if row["kind"] == "checkpoint" and row["window"] in self.ours:
+                lacks = self.model.lacking(self.ours[row["window"]], row["after"]) - hot
+                if lacks:
+                    yield "checkpoints", f"one of window {row['window']} lacks batches {lacks}"
+
+    # --- what it cost, what is there -------------------------------------------------------
+
+    def ledger(self) -> Iterator[Problem]:
+        """Lines are only ever added, and come before what they pay for."""
+        lines = [tuple(row) for row in self._all("SELECT * FROM ledger ORDER BY id")]
+        if lines[: len(self.model.ledger)] != self.model.ledger:
+            yield "ledger", "lines are gone or changed"
+        fresh, self.model.ledger = lines[len(self.model.ledger) :], lines
+        for window in {line[1] for line in fresh}:
+            budget, tables, reserves, uses = (
+                sum(Fraction(line[4]) for line in lines if line[1] == window and line[2] in kinds)
+                for kinds in (("budget",), ("table",), ("reserve",), ("spend", "forfeit"))
+            )
+            if tables + reserves > budget or uses > reserves:
+                yield "ledger", f"window {window} is overspent"
+        paid = {(line[1], line[2], line[3]) for line in lines}
+        charged = {window for window, kind, _ in paid if kind == "budget"}
+        if {row["number"] for row in self.windows} - charged or len(self.model.born) > len(charged):
+            yield "ledger", f"{len(charged)} windows are charged, {len(self.model.born)} were born"
+        for row in [row for row in self.arenas if row["current"]]:
+            for name in self.read[row["file"]].layout.index if row["window"] is not None else ():
+                if (row["window"], "table", name) not in paid:
+                    yield "ledger", f"window {row['window']} did not pay for {name!r}"
+        for why, windows in self.model.spent.items():
+            if sorted(line[1] for line in lines if line[6] == why) != windows:
+                yield "ledger", f"what was spent on {why} is not written once for each window"
+
+    def files(self) -> Iterator[Problem]:
+        """In both folders, and beside them."""
+        for folder, table in (("hot", "steps"), ("tables", "arenas WHERE current = 1")):
+            known = {row["file"] for row in self._all(f"SELECT file FROM {table}")}  # noqa: S608
+            found = {file.name for file in (self.store.path / folder).iterdir()}
+            if known != found:
+                yield "files", f"{folder}: {found - known} not known, {known - found} not there"
+        lengths = {row["file"]: row["length"] for row in self._all("SELECT * FROM steps")}
+        sizes = {file: (self.store.path / "hot" / file).stat().st_size for file in lengths}
+        if sizes != lengths:
+            yield "files", "a segment has bytes that nobody acknowledged"
+        beside = {"lock", "hot", "tables", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm"}
+        strangers = {file.name for file in self.store.path.iterdir()} - beside
+        if strangers:
+            yield "files", f"{strangers} in the store"
+
+    def keys(self) -> Iterator[Problem]:
+        """Those in the catalogue and the one in the holder."""
+        keys, holder = self.lifecycle.keys, self.lifecycle.keys.holder
+        used = {int(self.catalogue.about("secret"))} | {row["key"] for row in self.arenas}
+        used |= {row[name] for row in self._all("SELECT * FROM steps") for name in ("key", "once")}
+        found = {row["id"] for row in self._all("SELECT id FROM keys")}
+        if used != found:
+            yield "keys", f"{len(found - used)} open nothing, {len(used - found)} are missing"
+        for number in found:
+            keys.get(number)
+        if list(holder.keys()) != [self.catalogue.about("store_key")]:
+            yield "keys", f"the holder has {len(holder.keys())} keys"
+
+    def deletions(self) -> Iterator[Problem]:
+        """Records are only ever added."""
+        found = [tuple(row) for row in self._all("SELECT what, why, holder, at FROM deletions")]
+        if found[: len(self.model.deletions)] != self.model.deletions:
+            yield "deletions", "records are gone"
+        self.model.deletions = found
+        if self.catalogue.one("SELECT 1 FROM deletions WHERE done IS NULL"):
+            yield "deletions", "one is not complete"
+        names = set(self.store.schema.table_names) | {PRIOR}
+        for file, arena in self.read.items():
+            if arena.layout.index.keys() - names:
+                yield "withdrawn", f"{file} has the tables {sorted(arena.layout.index)}"
+
+
+def kept(table: pa.Table) -> list[list[Any]]:
+    """The rows of a batch without the columns that may be withdrawn, in no order."""
+    return sorted(map(list, zip(*(table[name].to_pylist() for name in "typab"), strict=True)))
+
+
+def cells(arena: Arena) -> dict[str, np.ndarray]:
+    """The cells of each table, also while they populate."""
+    index = arena.layout.index
+    return {name: arena._flat(place).astype(np.int64) for name, place in index.items()}

@@ -1,0 +1,403 @@
+"""Nothing derived from the contents of hot rows outlives them uncharged.
+
+Every file, catalogue column and output stands in a mapping here, with the reason why it may
+be there. What is not in it fails the test, so who adds something must say what it is. Two
+stores that took other rows at the same times then show that what is called public is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from tests.store.archive import Archive, watched
+from tests.store.life import DAY
+from tests.store.life import SETTINGS as USUAL
+
+import pyramidion
+from pyramidion import Categorical, Guarantee, Label, Pyramid, Receipt, Schema, Snapshot
+from pyramidion.files import DataFile
+from pyramidion.lifecycle import Advance
+from pyramidion.privacy import ledger
+from pyramidion.replay import in_order
+from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
+
+PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters"
+DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
+PAID = "P2: noisy since birth, paid by the `table` lines of its windows"
+HOT = "P1: erased with the hot rows, when their step leaves"
+VERB = "gives what is mapped elsewhere, or nothing"
+
+CATALOGUE = {
+    "about": {"name": PUBLIC, "value": "by name, see ABOUT"},
+    "keys": {"id": DRAWN, "purpose": PUBLIC, "wrapped": DRAWN},
+    "windows": dict.fromkeys(("number", "state", "slot", "start", "stop", "rows"), PUBLIC),
+    "arenas": {
+        **dict.fromkeys(("id", "kind", "window", "after", "current"), PUBLIC),
+        **dict.fromkeys(("key", "file"), DRAWN),
+    },
+    "steps": {
+        **dict.fromkeys(("number", "slot", "start", "rows"), PUBLIC),
+        **dict.fromkeys(("key", "once", "file"), DRAWN),
+        "length": HOT,
+    },
+    "batches": {
+        **dict.fromkeys(("number", "step", "rows", "refused", "late", "arrived"), PUBLIC),
+        **dict.fromkeys(("start", "length", "once"), HOT),
+    },
+    "parts": dict.fromkeys(("batch", "place", "window", "rows"), PUBLIC),
+    "ledger": dict.fromkeys(("id", "window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
+    "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
+    "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
+}
+ABOUT = {
+    **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
+    **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
+    **dict.fromkeys(("store", "store_key", "secret"), DRAWN),
+}
+FILES = {
+    "lock": PUBLIC,
+    "catalogue.db": "see CATALOGUE",
+    "catalogue.db-*": "see CATALOGUE",
+    ".catalogue.db.new": "see CATALOGUE",
+    ".catalogue.db.new-*": "see CATALOGUE",
+    "hot/????????????????.rows": HOT,
+    "hot/.????????????????.rows.new": HOT,
+    "tables/????????????????????????.tables": PAID,
+    "tables/.????????????????????????.tables.new": PAID,
+}
+OUTPUTS: dict[type, dict[str, str]] = {
+    Receipt: dict.fromkeys(("accepted", "refused", "late"), PUBLIC),
+    Advance: dict.fromkeys(
+        ("sealed", "steps", "rows_erased", "retired", "dropped", "checkpoints", "opened"), PUBLIC
+    ),
+    Status: {
+        **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
+        **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
+        "guarantee": PUBLIC,
+        "bytes": HOT,  # the lengths of hot segments are in it
+    },
+    WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
+    TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
+    Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
+    Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows"), PUBLIC),
+    ledger.Report: dict.fromkeys(("windows", "k"), PUBLIC),
+    ledger.WindowReport: dict.fromkeys(
+        ("number", "unit", "budget", "lines", "spent", "left", "epsilon", "delta"), PUBLIC
+    ),
+    ledger.Line: dict.fromkeys(("window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
+}
+VERBS: dict[type, dict[str, str]] = {
+    Pyramid: {
+        **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
+        **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
+        **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
+        "featurize": PAID,
+        "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
+    },
+    Snapshot: {
+        **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
+        "estimates": PAID,
+        "without": "P1: in memory, never stored",
+        "expire": VERB,
+        **dict.fromkeys(("names", "guarantee"), PUBLIC),
+    },
+    ledger.Ledger: dict.fromkeys(("open", "spend", "forfeit", "left", "spent", "report"), PUBLIC),
+}
+EXPORTS = {
+    **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
+    **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
+    "CountFeaturizer": "P2: in memory, with a ledger of its own",
+    **dict.fromkeys(
+        (name for name in pyramidion.__all__ if name.endswith("Error")), "names no value"
+    ),
+}
+
+SCHEMA = Schema(
+    time="t",
+    label=Label("score", edges=[2.0, 3.0]),
+    features=[Categorical("name"), Categorical("town", domain=["x", "y"]), Categorical("shop")],
+    groups=[("name", "town")],
+)
+SETTINGS = dataclasses.replace(USUAL, checkpoint_rows=8, selection_share=0.1)
+
+Contents = Callable[[int], dict[str, list[Any]]]
+"""What stands in so many rows; their times are given."""
+
+
+def some(size: int) -> dict[str, list[Any]]:
+    return {
+        "score": [1.0, 2.5, 3.5, 2.5][:size],
+        "name": ["a", "b", "c", "d"][:size],
+        "town": ["x", "y", "x", "y"][:size],
+        "shop": ["s"] * size,
+    }
+
+
+def others(size: int) -> dict[str, list[Any]]:
+    return {
+        "score": [9.75] * size,
+        "name": [f"{'a much longer name ' * 20}{i}" for i in range(size)],
+        "town": ["elsewhere"] * size,
+        "shop": [f"another {i * 7919}" for i in range(size)],
+    }
+
+
+class Life:
+    """A store that does all a store can do, and what it shows on the way."""
+
+    def __init__(self, folder: Path, contents: Contents) -> None:
+        self.folder, self._contents = folder, contents
+        self.disk, self.day = folder / "disk", 100.0
+        self.disk.mkdir(parents=True)
+        self.archive = Archive(self.disk)
+        self.shown: list[Any] = []
+        self.once: list[str] = []
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return {"keys": f"file:{self.folder}/key", "clock": lambda: self.day * DAY}
+
+    def table(self, day: float, size: int = 3) -> pa.Table:
+        return pa.table({"t": [day * DAY + i for i in range(size)]} | self._contents(size))
+
+    def observe(self, day: float, size: int = 3) -> None:
+        self.day = day + 0.01
+        self.show(self.store.advance())
+        self.once.append(f"{self._contents(1)['name'][0]} {day}")
+        self.show(self.store.observe(self.table(day, size), key=self.once[-1]))
+        self.show(self.store.advance())
+
+    def history(self) -> Any:
+        file = self.folder / "history.csv"
+        rows = [self.table(100 + day, 4) for day in range(8)]
+        csv.write_csv(pa.concat_tables(rows), file)
+        return in_order([DataFile(file)], SCHEMA, chunk=10)
+
+    def run(self) -> None:
+        self.store = Pyramid.create(self.disk / "store", SCHEMA, SETTINGS, **self.given)
+        self.show(*self.store.replay(self.history()))
+        for day in (107.5, 108.2, 109.7, 112.5, 119.6):
+            self.observe(day)
+        self.store.add_group(("town", "shop"))
+        for day in (120.3, 125.1, 129.8, 130.5):
+            self.observe(day)
+        self.show(self.store.snapshot().names, self.store.snapshot().guarantee)
+        self.store.withdraw("name", why="regulation")
+        for day in (131.2, 131.3):
+            self.observe(day, 4)
+        self.store.backup(self.disk / "backup")
+        self.store.backup(self.disk / "backup")
+        self.store.close()
+        backup = self.disk / "backup"
+        self.store = Pyramid.restore(backup, self.disk / "restored", **self.given)
+        self.observe(133.1)
+        self.day = 137.0
+        self.show(self.store.advance())
+
+    def show(self, *told: object) -> None:
+        """Keep what the store says and shows in clear, once what it does behind is done."""
+        if self.store._kept is not None:
+            self.store._kept.result()
+        status = dataclasses.asdict(self.store.status())
+        status |= {"path": "", "bytes": 0}
+        spent = self.store.ledger.report().to_dict()
+        sizes = sorted(file.stat().st_size for file in self.store.path.rglob("*.tables"))
+        said = json.dumps([status, spent, sizes, self.catalogue()], default=str)
+        self.shown.append((told, said.replace(str(self.folder), "")))
+
+    def catalogue(self) -> dict[str, list[Any]]:
+        """All rows of the catalogue, without what is drawn or hot."""
+        ask = self.store._lifecycle.catalogue.all
+        found: dict[str, list[Any]] = {}
+        for table, columns in CATALOGUE.items():
+            kept = [c for c in columns if columns[c] == PUBLIC or table == "about"]
+            rows = [list(row) for row in ask(f"SELECT {', '.join(kept)} FROM {table}")]  # noqa: S608
+            if table == "about":
+                rows = [row for row in rows if ABOUT.get(row[0]) == PUBLIC]
+            found[table] = sorted(rows, key=str)
+        return found
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    made = Life(tmp_path_factory.mktemp("life"), some)
+    with watched(made.archive):
+        made.run()
+    yield made
+    made.store.close()
+    made.archive.close()
+
+
+# --- everything is mapped -------------------------------------------------------------------
+
+
+def test_every_file_that_was_ever_written_is_mapped(life):
+    folders = re.compile(r"(store|backup|restored|\.(store|backup|restored)\.[0-9a-f]{8})/")
+    names = {name for name, _ in life.archive.versions}
+    assert all(folders.match(name) for name in names)
+    short = {folders.sub("", name, count=1) for name in names}
+    assert {name for name in short if not any(fnmatch.fnmatch(name, f) for f in FILES)} == set()
+    assert {f for f in FILES if not fnmatch.filter(short, f)} == set()
+
+
+def test_every_column_of_the_catalogue_is_mapped(life):
+    ask = life.store._lifecycle.catalogue.all
+    tables = {row[0] for row in ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found = {t: {row["name"] for row in ask(f"PRAGMA table_info({t})")} for t in tables}
+    assert found == {table: set(columns) for table, columns in CATALOGUE.items()}
+    assert {row[0] for row in ask("SELECT type FROM sqlite_master")} == {"table", "index"}
+
+
+def test_every_fact_about_a_store_is_mapped(life):
+    facts = life.store._lifecycle.catalogue.all("SELECT name FROM about")
+    assert {row["name"] for row in facts} == set(ABOUT)
+
+
+def test_every_field_of_every_output_is_mapped():
+    for output, fields in OUTPUTS.items():
+        assert {field.name for field in dataclasses.fields(output)} == set(fields), output
+
+
+def test_every_public_name_of_a_store_a_snapshot_and_a_ledger_is_mapped(life):
+    for thing in (life.store, life.store.snapshot(), life.store.ledger):
+        named = {name for name in (*vars(type(thing)), *vars(thing)) if not name.startswith("_")}
+        assert named == set(VERBS[type(thing)])
+
+
+def test_every_exported_name_is_mapped():
+    assert set(pyramidion.__all__) == set(EXPORTS)
+
+
+def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
+    known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
+    known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table"}
+    for name, verb in vars(Pyramid).items():
+        if not name.startswith("_"):
+            call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)
+            assert inspect.signature(call).return_annotation in known, name
+
+
+# --- what is paid is paid ---------------------------------------------------------------------
+
+
+def _tables(store: Pyramid) -> Iterator[tuple[set[int], Any]]:
+    """Each count table on disk, with the windows it counts."""
+    lifecycle, ask = store._lifecycle, store._lifecycle.catalogue.all
+    sealed = {row[0] for row in ask("SELECT number FROM windows WHERE state = 'sealed'")}
+    for row in ask("SELECT kind, window, file, key FROM arenas WHERE current = 1"):
+        arena = lifecycle._tables.read(row["file"], lifecycle.keys.get(row["key"]))
+        for table in arena.layout.tables:
+            yield (sealed if row["kind"] == "complete" else {row["window"]}), table
+
+
+def test_every_table_on_disk_has_the_noise_that_its_windows_paid_for(tmp_path):
+    life = Life(tmp_path, some)
+    life.store = Pyramid.create(life.disk / "store", SCHEMA, SETTINGS, **life.given)
+    life.observe(105.2)
+    life.store.add_group(("town", "shop"))
+    life.observe(115.1)
+    life.observe(125.1)
+    lines = [line for line in life.store._lifecycle.catalogue.lines() if line.kind == "table"]
+    seen = 0
+    for windows, table in _tables(life.store):
+        paid = [ln.amount for ln in lines if ln.purpose == table.name and ln.window in windows]
+        assert len(paid) == table.windows >= 1
+        assert table.variance >= sum(table.rows / (2 * amount) for amount in paid) * (1 - 1e-9)
+        seen += 1
+    life.store.close()
+    assert seen > 15
+    assert ("town,shop", 2) in {(table.purpose, table.window) for table in lines}
+
+
+# --- what is hot is gone ------------------------------------------------------------------------
+
+
+def _secrets(store: Pyramid) -> set[bytes]:
+    """What is drawn or hot in the catalogue now, as bytes."""
+    ask = store._lifecycle.catalogue.all
+    found = {row[0] for row in ask("SELECT wrapped FROM keys")}
+    found |= {row[0] for row in ask("SELECT once FROM batches WHERE once NOT NULL")}
+    for table in ("steps", "arenas"):
+        found |= {row[0].encode() for row in ask(f"SELECT file FROM {table}")}  # noqa: S608
+    return found
+
+
+def test_nothing_that_is_hot_is_anywhere_in_the_store_once_its_step_has_left(tmp_path):
+    life = Life(tmp_path, some)
+    life.store = Pyramid.create(life.disk / "store", SCHEMA, SETTINGS, **life.given)
+    ask = life.store._lifecycle.catalogue.all
+    for day in (100.1, 100.2, 101.1, 101.2, 101.3):
+        life.observe(day)
+    before = _secrets(life.store)
+    files = {path.name for path in life.store.path.rglob("*") if path.is_file()}
+    assert {row[0] for row in ask("SELECT DISTINCT step FROM batches")} == {1, 2}
+    assert all(_present(life.store, each) for each in before)
+    life.day = 103.1
+    assert life.store.advance().steps == 1
+    assert {row[0] for row in ask("SELECT number FROM steps")} == {2}
+    assert {row[0] for row in ask("SELECT DISTINCT step FROM batches")} == {2}
+    assert {row[0] for row in ask("SELECT batch FROM parts")} == {3, 4, 5}
+    assert len(list((life.store.path / "hot").iterdir())) == 1
+    gone = before - _secrets(life.store)
+    assert len(gone) > 8
+    assert not [each for each in gone if _present(life.store, each)]
+    left = {path.name for path in life.store.path.rglob("*") if path.is_file()}
+    assert not {each.decode() for each in gone if each.endswith((b".rows", b".tables"))} & left
+    assert {"lock", "catalogue.db"} <= left & files
+    life.store.close()
+
+
+def _present(store: Pyramid, secret: bytes) -> bool:
+    return any(secret in file.read_bytes() for file in store.path.iterdir() if file.is_file())
+
+
+def test_once_all_steps_have_left_no_row_of_a_hot_table_is_in_the_catalogue(life):
+    ask = life.store._lifecycle.catalogue.one
+    for table, columns in CATALOGUE.items():
+        if HOT in columns.values() or table == "parts":
+            assert ask(f"SELECT count(*) FROM {table}") == 0, table  # noqa: S608
+    assert ask("SELECT count(*) FROM keys WHERE purpose LIKE '%hot step%'") == 0
+    assert not list((life.store.path / "hot").iterdir())
+
+
+# --- what is public is --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    made = Life(tmp_path_factory.mktemp("twin"), others)
+    made.run()
+    yield made
+    made.store.close()
+
+
+def test_other_rows_at_the_same_times_leave_all_that_is_public_the_same(life, twin):
+    assert len(life.shown) == len(twin.shown) > 30
+    for one, other in zip(life.shown, twin.shown, strict=True):
+        assert one == other
+
+
+def test_the_twins_did_take_other_rows(life, twin):
+    assert life.once != twin.once
+    sizes = [(each.folder / "history.csv").stat().st_size for each in (life, twin)]
+    assert sizes[1] > 2 * sizes[0]
+
+
+def test_what_is_kept_of_an_import_does_not_depend_on_its_rows(life, twin):
+    assert life.history().fingerprint == twin.history().fingerprint
+
+
+def test_what_is_kept_of_an_import_is_its_fingerprint_under_the_secret_of_the_stream(life):
+    kept = life.store._lifecycle.catalogue.all("SELECT rows FROM imports")
+    assert [row["rows"] for row in kept] == [life.history().rows]
+    assert life.store.replayed(life.history()) == life.history().rows
