@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ from pyarrow import csv, feather, parquet
 
 import pyramidion
 from pyramidion import cli
+from pyramidion.cli import program
+from pyramidion.cli import schema as schema_commands
 from pyramidion.draft import draft
 from pyramidion.errors import SchemaError
 from pyramidion.schema import Categorical, Continuous, Label, Schema
@@ -339,7 +342,7 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, schema_file):
     def interrupted(arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_schema_check", interrupted)
+    monkeypatch.setattr(schema_commands, "check", interrupted)
     assert cli.main(["schema", "check", str(schema_file)]) == 130
 
 
@@ -356,6 +359,52 @@ def test_a_path_that_may_not_be_searched_is_no_traceback(monkeypatch, capsys, sc
     def forbidden(arguments):
         raise PermissionError(13, "Permission denied", "locked/data.csv")
 
-    monkeypatch.setattr(cli, "_schema_draft", forbidden)
+    monkeypatch.setattr(schema_commands, "draft", forbidden)
     assert cli.main(["schema", "draft", "locked/data.csv"]) == 2
     assert "locked/data.csv: Permission denied; check" in capsys.readouterr().err
+
+
+# The page about it
+
+
+def commands():
+    """Every command's parser by its name."""
+    (found,) = [
+        action for action in program._parser()._actions if hasattr(action, "_name_parser_map")
+    ]
+    return found._name_parser_map
+
+
+def page(root):
+    return (root / "docs" / "command-line.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_has_a_section_and_an_example(root, command):
+    section = re.search(rf"^## {command}\n(.*?)(?=^## |\Z)", page(root), re.MULTILINE | re.DOTALL)
+    assert section is not None
+    assert f"$ pyramidion {command} " in section[1]
+
+
+@pytest.mark.parametrize("command", [name for name in commands() if name != "schema"])
+def test_every_command_on_a_store_takes_the_shared_options(command):
+    options = {
+        option for action in commands()[command]._actions for option in action.option_strings
+    }
+    assert {"--data", "--keys", "--now", "--json"} <= options
+
+
+def test_every_exit_code_is_on_the_page(root):
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page(root), re.MULTILINE)}
+    ours = {program.MISTAKE, program.UNUSABLE, program.UNPAID, program.INTERRUPTED, program.UNREAD}
+    assert told == ours | {0, 1}
+
+
+@pytest.mark.parametrize(
+    "error", [getattr(pyramidion, name) for name in pyramidion.__all__ if name.endswith("Error")]
+)
+def test_every_error_ends_with_the_code_that_the_page_says(root, error):
+    (code,) = [
+        line.split()[1] for line in page(root).splitlines() if f"`{error.__name__}`" in line
+    ] or ["2"]
+    assert program._code(error("x")) == int(code)

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -148,6 +148,18 @@ def test_the_example_of_make_run_shows_the_guarantee(capsys: pytest.CaptureFixtu
     told = capsys.readouterr()
     assert "-differentially private for any 1 " in told.out
     assert not told.err
+
+
+def test_the_example_of_a_store_seals_forgets_and_does_not_come_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example = loaded(ROOT / "examples" / "store.py")
+    example.DAYS, example.FLIGHTS = 80, 20
+    example.SETTINGS = replace(example.SETTINGS, retention="45d")
+    example.main()
+    told = capsys.readouterr().out
+    for fact in ("window 2 sealed", "window 1 forgotten", "no key that exists opens it"):
+        assert fact in told
 
 
 def test_the_benchmark_of_whole_calls_runs(

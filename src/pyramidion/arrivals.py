@@ -4,29 +4,34 @@
                                          └── count in memory ───┘
 
 A crash before the commit leaves nothing: the record lies beyond the length that the
-catalogue knows, and the counts were in memory. A failure takes the counts back. A crash
-between the commit and the vault is made good at the next open, which hands on again; the
+catalogue knows, and the counts were in memory. A failure takes the counts back. After the
+commit a batch is acknowledged, whatever the vault says: what it did not take is handed on
+again before the next batch is accepted, before the rows leave and at the next open; the
 vault tells a batch by its number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyramidion import records
-from pyramidion.batches import take
+from pyramidion.batches import Batch, columns_of, take
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle, Part
 from pyramidion.observations import Errors, Observations
-from pyramidion.storage.hot import Appended, Receipt
+from pyramidion.storage.hot import Appended, Parts, Receipt, Stored
 
 VaultHook = Callable[[int, pa.Table], None]
 """Takes a batch by its number, once durable; the same number again after a crash: do nothing."""
+
+Resume = tuple[bytes, int, int]
+"""An import, the rows of it that came before a batch, and those that came with it."""
 
 MOST_KEY = 1_000  # letters of an idempotency key
 
@@ -40,7 +45,9 @@ class Arrivals:
         self._vault = vault
         self._threads = threads
         self._vaulted = int(self._catalogue.about("vaulted", "0"))
-        self.hand_on()
+        lifecycle.leaving.append(self.hand_on)
+        with suppress(Exception):  # tried again before the next batch is accepted
+            self.hand_on()
 
     def take(
         self,
@@ -48,21 +55,20 @@ class Arrivals:
         now: int,
         once: str | None = None,
         errors: Errors = "refuse",
-        resume: tuple[bytes, int] | None = None,
+        resume: Resume | None = None,
     ) -> Receipt:
-        """Accept a batch; all that `Receipt` says is durable when this returns.
-
-        ``resume`` is an import and how far it has come with this batch.
-        """
+        """Accept a batch; all that `Receipt` says is durable when this returns."""
         _refuse_unusable(once)
         lifecycle = self._lifecycle
         latest = now + lifecycle.settings.max_skew_us
+        self.hand_on()
+        # Read once: a stream that is asked again is empty. Columns only ever become fewer.
+        data = Batch(*columns_of(data, lifecycle.schema.columns))
         while True:
             with lifecycle.arrivals:
                 receipt = lifecycle.hot.seen(once) if once is not None else None
                 door = lifecycle.door
             if receipt is not None:
-                self.hand_on()
                 return receipt
             found, batch = door.arrivals(data, errors, latest=latest)
             if not len(found):
@@ -77,7 +83,8 @@ class Arrivals:
                 parts = lifecycle.place(found, now)
                 if parts and isinstance(parts[0], Part):
                     receipt = self._take(found, table, parts, now, once, resume)
-                    self.hand_on(table)
+                    with suppress(Exception):  # acknowledged all the same; tried again before more
+                        self.hand_on(table)
                     return receipt
 
     def _missing(self, found: Observations, now: int) -> list[int]:
@@ -92,7 +99,7 @@ class Arrivals:
         parts: list[Part],
         now: int,
         once: str | None,
-        resume: tuple[bytes, int] | None,
+        resume: Resume | None,
     ) -> Receipt:
         self._refuse_overfull(parts, len(found))
         if len(parts) > 1:  # rows lie in the order of their windows
@@ -111,14 +118,14 @@ class Arrivals:
                 counted.append((part, rows))
             appended.written.result()
             reach("commit.before")
-            self._commit(appended, number, receipt, counted, now, once, resume)
+            stored = self._commit(appended, number, receipt, counted, now, once, resume)
         except BaseException:
             appended.written.exception()
             for part, rows in counted:
                 part.window.arena.take_back(rows, self._threads)
             raise
         reach("commit.after")
-        hot.acknowledged(appended, len(found))
+        hot.acknowledged(appended, stored)
         for part, rows in counted:
             part.window.fresh += len(rows)
             part.window.start = now if part.window.start is None else part.window.start
@@ -142,13 +149,13 @@ class Arrivals:
         counted: list[tuple[Part, Observations]],
         now: int,
         once: str | None,
-        resume: tuple[bytes, int] | None,
-    ) -> None:
+        resume: Resume | None,
+    ) -> Stored:
         catalogue = self._catalogue
         with catalogue.transaction():
             self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
             parts = [(part.window.number, len(rows)) for part, rows in counted]
-            self._lifecycle.hot.acknowledge(appended, number, receipt, parts, once, now)
+            stored = self._lifecycle.hot.acknowledge(appended, number, receipt, parts, once, now)
             for window, rows in parts:
                 catalogue.run(
                     "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "
@@ -158,10 +165,20 @@ class Arrivals:
                     window,
                 )
             if resume is not None:
-                catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", *resume)
+                self._go_on(*resume)
             if self._vault is None:
                 self._vaulted = number
             catalogue.note(next_batch=number + 1, clock=now, vaulted=self._vaulted)
+        return stored
+
+    def _go_on(self, key: bytes, before: int, after: int) -> None:
+        found = self._catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
+        if found > before:
+            raise StateError(
+                "these files are being imported already, so some rows would be counted twice; "
+                "wait for the other import to end"
+            )
+        self._catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
 
     def hand_on(self, newest: pa.Table | None = None) -> None:
         """Hand to the vault what it has not got: the newest batch, and any left from a crash."""
@@ -172,10 +189,13 @@ class Arrivals:
             if newest is not None and self._vaulted == last - 1:
                 self._vault(last, newest)
             else:
-                for number, table, _ in self._lifecycle.hot.batches(self._vaulted):
+                for number, table, _ in self._lifecycle.hot.batches(self._waiting):
                     self._vault(number, table)
                     self._vaulted = number
             self._vaulted = last
+
+    def _waiting(self, number: int, _: Parts) -> bool:
+        return number > self._vaulted
 
     def close(self) -> None:
         """Note how far the vault has got."""

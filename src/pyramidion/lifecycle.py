@@ -50,7 +50,7 @@ from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import remove
-from pyramidion.storage.hot import HotWindow, Step
+from pyramidion.storage.hot import HotWindow, Parts, Step
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.tables import TableFiles
 
@@ -132,6 +132,8 @@ class Lifecycle:
         """When the oldest window that is not erased began; None: look it up."""
         self.changed: list[Callable[[str], None]] = []
         """Called when the complete tables change; with a reason when older ones must go."""
+        self.leaving: list[Callable[[], None]] = []
+        """Called before hot rows leave for good; what it raises does not keep them."""
         self._load()
 
     @staticmethod
@@ -173,9 +175,7 @@ class Lifecycle:
                 self.complete = arena
             else:
                 self._adopt(row["window"], arena, row["after"])
-        oldest = min((window.after for window in self.populating.values()), default=None)
-        if oldest is not None:
-            self._replay(oldest)
+        self._replay()
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
         (row,) = self.catalogue.all(
@@ -191,9 +191,14 @@ class Lifecycle:
         schema = only(self.schema, arena.layout.index)
         return Encoder(schema, self.secret, self.settings.dense_limit)
 
-    def _replay(self, after: int) -> None:
+    def _replay(self) -> None:
         """Count the rows that the checkpoints lack: the same noise, each row once."""
-        for number, table, parts in self.hot.batches(after):
+        after = {window.number: window.after for window in self.populating.values()}
+
+        def lacking(number: int, parts: Parts) -> bool:
+            return any(number > after.get(window, number) for window, _ in parts)
+
+        for number, table, parts in self.hot.batches(lacking):
             observations = self.door.observations(records.batch_of(table))
             start = 0
             for window, rows in parts:
@@ -293,13 +298,14 @@ class Lifecycle:
             with self._written(arena, "checkpoint", number) as add:
                 reach("open.written")
                 with self.catalogue.transaction():
-                    add(after=0)
+                    after = self.last_batch()  # no row before had a window to go to here
+                    add(after=after)
                     self.catalogue.run(
                         "UPDATE windows SET state = 'populating' WHERE number = ?", number
                     )
             reach("open.after")
             with self.arrivals:
-                self._adopt(number, arena, 0)
+                self._adopt(number, arena, after)
             return number
 
     # --- table files ---------------------------------------------------------------------
@@ -383,9 +389,15 @@ class Lifecycle:
 
     def _complete(self, complete: Arena | None, why: str) -> None:
         """Other complete tables; older ones must go at once."""
-        self.complete, self._oldest, self._published = complete, None, True
+        self.complete, self._oldest, self._published = complete, None, not self.keys.unfinished
         for call in self.changed:
             call(why)
+
+    def _settle(self, now: int) -> None:
+        """Finish an erasure that was broken off, then serve what waited for that."""
+        if self.keys.unfinished:
+            self.keys.finish(now, self._remove_strangers)
+            self._publish()
 
     def _publish(self) -> None:
         """Serve what was sealed, once nothing opens the states before it any more."""
@@ -419,7 +431,7 @@ class Lifecycle:
             or (window.start is not None and window.start <= oldest)
         ]
 
-    def _past(self, now: int) -> list[int]:
+    def _past(self, now: int, *, remember: bool = False) -> list[int]:
         if self._oldest is not None and self._oldest + self.settings.retention_us > now:
             return []  # the usual case, asked at every turn
         rows = self.catalogue.all(
@@ -431,7 +443,8 @@ class Lifecycle:
         oldest = self.catalogue.one(
             "SELECT min(start) FROM windows WHERE state IN ('sealed', 'retired')"
         )
-        self._oldest = FOREVER if oldest is None else oldest
+        if remember:  # only who moves windows knows that nobody else does
+            self._oldest = FOREVER if oldest is None else oldest
         return [row["number"] for row in rows]
 
     def _full(self) -> list[Window]:
@@ -466,12 +479,12 @@ class Lifecycle:
         """Do all that is due."""
         done = Advance()
         with self.moves:
-            if self.keys.unfinished:
-                self.keys.finish(now, self._remove_strangers)
-                self._publish()
+            self._settle(now)
             for window in self._over(now):
                 if window.stop is not None and window.stop <= now:
                     self._passed = max(self._passed, window.slot)
+                with self.arrivals:
+                    window.closed = True  # or rows could come while an empty one is dropped
                 if window.arena.rows:
                     self.seal(window, now)
                     done.sealed.append(window.number)
@@ -491,14 +504,16 @@ class Lifecycle:
 
     def _forget(self, now: int, done: Advance) -> None:
         """Hot rows whose time is over and windows past retention: one erasure for all."""
-        past = self._past(now)
-        problem = self._retired(past)
+        past = self._past(now, remember=True)
+        problem: Exception | None = self._retired(past)
         if problem is not None:
             past = []
         with self.arrivals:
             steps = self.hot.leaving(now)
             for step in steps:
                 step.closed = True
+        if steps:
+            problem = self._last_call() or problem
         if not steps and not past:
             if problem is not None:
                 raise problem
@@ -512,6 +527,14 @@ class Lifecycle:
         self.erase(", ".join(told), why, now, steps=steps, windows=past)
         if problem is not None:
             raise problem
+
+    def _last_call(self) -> Exception | None:
+        for call in self.leaving:
+            try:
+                call()
+            except Exception as problem:  # whatever it is: rows leave when their time is over
+                return problem
+        return None
 
     def _retired(self, numbers: list[int]) -> PyramidionError | None:
         """Retire windows; a damaged table file does not keep hot rows from being erased."""
@@ -534,14 +557,11 @@ class Lifecycle:
         return made
 
     def _has_after(self, step: Step, window: Window) -> bool:
-        found = self.catalogue.one(
-            "SELECT 1 FROM batches JOIN parts ON parts.batch = batches.number "
-            "WHERE batches.step = ? AND batches.number > ? AND parts.window = ? LIMIT 1",
-            step.number,
-            window.after,
-            window.number,
+        return any(
+            window.number in dict(batch.parts)
+            for batch in step.batches
+            if batch.number > window.after
         )
-        return found is not None
 
     def _retire(self, numbers: Iterable[int]) -> None:
         """Take windows out of the complete tables; nothing serves them any more."""
@@ -665,7 +685,7 @@ class Lifecycle:
     def snapshot(self) -> Snapshot | None:
         """The complete tables, ready to featurize; None while there are none."""
         complete, promise = self.complete, self.guarantee()
-        if complete is None or promise is None:
+        if complete is None or promise is None or not self._published:
             return None
         door = Door(only(self.schema, complete.layout.index), self.settings, self.secret)
         return Snapshot(door, complete, promise)
@@ -693,6 +713,7 @@ class Lifecycle:
         Its share of the budget returns with the next window that is opened.
         """
         with self.moves, self.arrivals:
+            self._settle(now)
             schema = less(self.schema, name)
             for window in self._windows():
                 if window.closed:
@@ -718,7 +739,7 @@ class Lifecycle:
                 files.append(self._written(arena, "checkpoint", number))
             feature = name in self.schema.feature_names
             rows = self.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
-            old = [step.key.id for step, _, _ in rows]
+            old = [step.key.id for step, _ in rows]
             reach("withdraw.written")
 
             def before() -> None:
@@ -740,6 +761,7 @@ class Lifecycle:
 
             what = f"feature or group {name!r}"
             self.erase(what, why, now, keys=old, before=before, after=withdrawn)
+            self._publish()
 
     def close(self) -> None:
         """Let go of all files."""

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.arrivals import Resume
 from pyramidion.counts.windows import Slots
 from pyramidion.lifecycle import Advance, Lifecycle
 from pyramidion.replay import Replay
 from pyramidion.storage.hot import Receipt
 
-Take = Callable[[Any, int, tuple[bytes, int]], Receipt]
-"""Observes a piece at a time of the clock; the import, and how far it has come with that."""
+Take = Callable[[Any, int, Resume], Receipt]
+"""Observes a piece at a time of the clock."""
 
 
 def rolled(
@@ -33,18 +34,19 @@ def rolled(
 ) -> Iterator[Receipt]:
     """Observe a history piece by piece, beginning where an earlier call was broken off.
 
-    Rows without an event time come now, by the clock.
+    Rows without an event time come now, by the clock; none comes later than now.
     """
     key, done = _key(lifecycle, history), taken(lifecycle, history)
     now = int(lifecycle.catalogue.about("clock", "0"))
     for table, times in history.chunks(skip=done):
         start = 0
         for stop in _cuts(lifecycle, history, times, table.num_rows):
-            now = clock() if times is None else max(now, int(times[start:stop].max()))
+            # A row from the future must not move the clock: all would be past its time.
+            now = max(now, clock() if times is None else min(int(times[start:stop].max()), clock()))
             if lifecycle.is_due(now):
                 advance(now)
-            done += stop - start
-            yield take(table.slice(start, stop - start), now, (key, done))
+            before, done = done, done + stop - start
+            yield take(table.slice(start, stop - start), now, (key, before, done))
             start = stop
     advance(now)
 

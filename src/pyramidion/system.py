@@ -19,12 +19,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from pyramidion.arrivals import Arrivals, VaultHook
+from pyramidion.arrivals import Arrivals, Resume, VaultHook
 from pyramidion.backup import back_up, copied_back
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError, StateError
@@ -43,6 +44,7 @@ from pyramidion.storage.keys import holder_at
 Clock = Callable[[], float]
 T = TypeVar("T")
 
+INTAKE, KEEPER = "pyramidion intake", "pyramidion keeper"
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -62,8 +64,8 @@ class Pyramid:
         self._arrivals = Arrivals(self._lifecycle, vault, threads=os.cpu_count() or 1)
         self._snapshot: Snapshot | None = None
         self._handed_out: weakref.WeakSet[Snapshot] = weakref.WeakSet()
-        self._intake = ThreadPoolExecutor(1, "intake")
-        self._keeper = ThreadPoolExecutor(1, "keeper")
+        self._intake = ThreadPoolExecutor(1, INTAKE)
+        self._keeper = ThreadPoolExecutor(1, KEEPER)
         self._kept: Future[Advance] | None = None
         self._looked = 0
         self._closed = False
@@ -193,11 +195,12 @@ class Pyramid:
     def replay(self, history: Replay, *, errors: Errors = "refuse") -> Iterator[Receipt]:
         """Observe a history by event time, windows rolling as it goes; goes on where it broke off.
 
-        The store's clock follows the rows, so give it rows older than all it has.
+        The store's clock follows the rows, so give it rows that are not older than all it
+        has, or they are late; none may be later than now.
         """
         self._usable()
 
-        def take(piece: Any, now: int, resume: tuple[bytes, int]) -> Receipt:
+        def take(piece: Any, now: int, resume: Resume) -> Receipt:
             self._latest = max(self._latest, now)
             return self._do(
                 self._intake, lambda: self._arrivals.take(piece, now, None, errors, resume)
@@ -223,13 +226,23 @@ class Pyramid:
     def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
         """Have a verb done in a thread of its own: Ctrl-C stops who waits, not what is begun."""
         self._usable()
-        return thread.submit(verb).result()
+        if threading.current_thread().name.startswith((INTAKE, KEEPER)):
+            raise StateError(
+                "the store was called from within its own vault hook, which would wait for itself "
+                "for ever; note what to do there and do it later"
+            )
+        try:
+            doing = thread.submit(verb)
+        except RuntimeError:  # closed meanwhile
+            raise StateError("this store is closed; open it again") from None
+        return doing.result()
 
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         busy = self._kept is not None and not self._kept.done()
         if not busy and self._lifecycle.is_due(now):
-            self._kept = self._keeper.submit(self._lifecycle.advance, now)
+            with suppress(RuntimeError):  # closed meanwhile
+                self._kept = self._keeper.submit(self._lifecycle.advance, now)
 
     def _raise_overdue(self, now: int) -> None:
         """What failed behind the scenes is done first, or its error is raised here."""

@@ -114,11 +114,11 @@ class Archive:
         """What each version of each catalogue says, its log included."""
         return [said_by(data, log) for data, log in list(self._catalogues)]
 
-    def and_also(self, other: Archive) -> Archive:
-        """The versions of both."""
-        both = self.so_far()
-        both.versions |= other.versions
-        both._catalogues |= other._catalogues
+    def after(self, earlier: Archive) -> Archive:
+        """The versions of both, those of the earlier one first."""
+        both = Archive(self.folder)
+        both.versions = {**earlier.versions, **self.versions}
+        both._catalogues = {**earlier._catalogues, **self._catalogues}
         return both
 
     def so_far(self) -> Archive:
@@ -226,6 +226,8 @@ class Catalogue:
     """Kind and windows of each table file."""
     batches: set[tuple[str, int]] = field(default_factory=set)
     """Segment and number."""
+    sealed: set[tuple[int, bytes]] = field(default_factory=set)
+    """Number of a batch, and what is known of it."""
     digests: set[bytes] = field(default_factory=set)
 
     def _ask(self, ask: Callable[[str], Iterable[Any]]) -> None:
@@ -238,6 +240,7 @@ class Catalogue:
                 self.tables[file] = kind, sealed
         step = "FROM batches JOIN steps ON steps.number = batches.step"
         self.batches.update(ask(f"SELECT file, batches.number {step}"))
+        self.sealed.update(ask("SELECT number, sealed FROM batches"))
         self.digests.update(d for (d,) in ask("SELECT once FROM batches WHERE once NOT NULL"))
 
 
@@ -280,6 +283,8 @@ class Loot:
     """Data keys by number."""
     batches: dict[int, list[pa.Table]] = field(default_factory=dict)
     """Raw rows by the number of their batch: more than one where they were rewritten."""
+    known: set[int] = field(default_factory=set)
+    """Batches of which it could be read where they lie and what became of their rows."""
     tables: list[Tables] = field(default_factory=list)
     digests: frozenset[bytes] = frozenset()
 
@@ -336,7 +341,13 @@ def loot(archive: Archive, store_keys: Iterable[bytes]) -> Loot:
         for context, plain in _opened(record, keys, numbers.get(file, [])):
             table = records.from_bytes(plain)
             found.batches.setdefault(numbers[file][context], []).append(table)
-    kinds = {file: about for each in said for file, about in each.tables.items()}
+    for number, sealed in {known for each in said for known in each.sealed}:
+        if list(_opened(sealed, keys, [f"of batch {number}"])):
+            found.known.add(number)
+    kinds: dict[str, tuple[str, frozenset[int]]] = {}
+    for each in said:
+        for file, about in each.tables.items():
+            kinds.setdefault(file, about)  # as it was written: complete tables stay what they were
     for file, data in archive.tables():
         for _, plain in _opened(data, keys, [file]):
             found.tables.append(_tables(plain, file, *kinds.get(file, ("unknown", frozenset()))))

@@ -8,6 +8,7 @@ What it was in the middle of is then either wholly done or not at all: the store
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -15,22 +16,31 @@ import signal
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
+
+from pyramidion import Pyramid, Settings, killpoints
 from tests.store import killing_checks as checks
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, births_told
 
-from pyramidion import Pyramid, Settings, killpoints
-
-PATIENCE = 60.0  # seconds until a child that does not end is taken to hang
+PATIENCE = 30.0  # seconds until a child that does not end is taken to hang
 VERBS = 9  # of one run, unless it is killed
 SPEND = Fraction(1, 1_000_000)
+
+OUTSIDE = 3  # kills from outside, of each store
+TWICE = 2  # times that each is killed again before anybody looks at it
+TRIES = 10
+MOST = {"append": 4, "commit": 4, "erase": 3, "rewrap": 3, "step": 3}
+"""At which passing of a point it kills, at most, by the first word of its name; else once."""
 
 Sabotage = Callable[[], None]
 """Breaks the store, in the child alone: to see that it is found out."""
@@ -215,8 +225,9 @@ def is_done(store: Pyramid, verb: work.Verb) -> bool:
 def outcome(store: Pyramid, verb: work.Verb) -> Any:
     """What a verb that is done has to say."""
     if verb.kind == "observe":
-        query = "SELECT rows, refused, late FROM batches WHERE number = ?"
-        return list(store._home.catalogue.all(query, verb.number)[0])
+        batches = [batch for step in store._lifecycle.hot.steps for batch in step.batches]
+        (receipt,) = (batch.receipt for batch in batches if batch.number == verb.number)
+        return [receipt.accepted, receipt.refused, receipt.late]
     return _paid(store, verb) if verb.kind == "spend" else True
 
 
@@ -245,3 +256,61 @@ def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
             store.ledger.spend("selection", SPEND, windows, verb.now, why(verb))
         return windows
     return True
+
+
+# --- lives --------------------------------------------------------------------------------
+
+
+@dataclass
+class Aftermath:
+    """What all the kills came to."""
+
+    hits: Counter[str] = field(default_factory=Counter)
+    outside: int = 0
+    twice: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def against(self, fact: str) -> list[str]:
+        """What speaks against a fact."""
+        assert fact in checks.FACTS
+        return [told for of, told in self.problems if of == fact]
+
+
+def lived_through(folder: Path, seed: int) -> Aftermath:
+    """The life of one store: killed at every point, in any order, and from outside in between."""
+    after, random = Aftermath(), Random(seed)
+    settings = work.BY_ROWS if seed % 5 == 4 else work.BY_TIME
+    gc.collect()
+    gc.freeze()  # or each child would copy what its collector looks at
+    ordeal = Ordeal(folder / str(seed), seed, settings)
+    began = time.monotonic()
+    ordeal.run()
+    whole = time.monotonic() - began
+    ordeal.check()
+    kills = [*killpoints.POINTS, *["outside"] * OUTSIDE, *["twice"] * TWICE]
+    for kill in random.sample(kills, len(kills)):
+        for tried in range(TRIES):
+            hit = ordeal.sound and _killed(ordeal, kill, whole, tried, random, after)
+            if hit or not ordeal.sound:
+                break
+        if ordeal.sound:
+            ordeal.check()
+    after.problems = ordeal.problems
+    return after
+
+
+def _killed(
+    ordeal: Ordeal, kill: str, whole: float, tried: int, random: Random, after: Aftermath
+) -> bool:
+    if kill == "outside":
+        hit = ordeal.run(delay=random.uniform(0, whole / (1 + tried)))
+        after.outside += hit
+    elif kill == "twice":
+        hit = all(ordeal.run(f"{random.choice(killpoints.POINTS)}:1") for _ in range(2))
+        after.twice += hit
+    else:
+        most = 1 if tried else MOST.get(kill.partition(".")[0], 1)
+        hit = ordeal.run(f"{kill}:{random.randint(1, most)}")
+        after.hits[kill] += hit
+    return hit

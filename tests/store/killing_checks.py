@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.store import killing_workload as work
-from tests.store.killing_model import Born, Model, digest
 
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
+from tests.store import killing_workload as work
+from tests.store.killing_model import Born, Model, digest
 
 Problem = tuple[str, str]
 """The fact that does not hold, and what was found instead."""
@@ -231,7 +231,7 @@ class Look:
             found = {file.name for file in (self.store.path / folder).iterdir()}
             if known != found:
                 yield "files", f"{folder}: {found - known} not known, {known - found} not there"
-        lengths = {row["file"]: row["length"] for row in self._all("SELECT * FROM steps")}
+        lengths = {step.file: step.length for step in self.lifecycle.hot.steps}
         sizes = {file: (self.store.path / "hot" / file).stat().st_size for file in lengths}
         if sizes != lengths:
             yield "files", "a segment has bytes that nobody acknowledged"

@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-from tests import reference_counts as naive
-from tests.store import killing_workload as work
 
 from pyramidion import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
+from tests import reference_counts as naive
+from tests.store import killing_workload as work
 
 MICRO = 1_000_000
 Tables = dict[str, str]

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyramidion import Categorical, Label, Schema, Settings
 
 MINUTE = 60
-WINDOW, STEP, SKEW = (m * MINUTE for m in (30, 10, 5))
-WINDOW_ROWS, HOT_ROWS, STEP_ROWS = 24, 30, 8
+WINDOW, STEP, SKEW = (m * MINUTE for m in (60, 10, 5))
+WINDOW_ROWS, HOT_ROWS, STEP_ROWS = 40, 30, 8
 START = 1_000_000 * WINDOW
 GROUP = "a,b"
 
@@ -42,13 +42,11 @@ _COMMON = {
     "max_skew": "5m",
     "checkpoint_rows": 12,
 }
-BY_TIME = Settings(
-    **_COMMON, count_window="30m", retention="90m", hot_window="20m", hot_step="10m"
-)
+BY_TIME = Settings(**_COMMON, count_window="1h", retention="3h", hot_window="20m", hot_step="10m")
 BY_ROWS = Settings(
     **_COMMON,
     count_window=f"{WINDOW_ROWS} rows",
-    retention="4h",  # the plan fills a window long before
+    retention="5h",  # the plan fills a window long before
     hot_window=None,
     hot_rows=HOT_ROWS,
     hot_step_rows=STEP_ROWS,
@@ -103,7 +101,8 @@ class Plan:
 
     def _next(self, index: int) -> Verb:
         random = self._random
-        self._now += random.randrange(3 * MINUTE, 17 * MINUTE)
+        pause = (0, MINUTE) if random.random() < 0.4 else (6 * MINUTE, 20 * MINUTE)
+        self._now += random.randrange(*pause)
         turn = (index + self._shift) % 6
         if turn == 1 and index > 5:
             name = GROUP
@@ -112,14 +111,14 @@ class Plan:
             return Verb(index, "withdraw", self._now, name)
         if turn == 4 and index > 5 and self._verbs[index - 3].name == GROUP:
             return Verb(index, "add", self._now)
-        kind = random.choices(["observe", "advance", "spend", "resend"], [80, 7, 5, 8])[0]
+        kind = random.choices(["observe", "advance", "spend", "resend"], [76, 6, 4, 14])[0]
         if kind == "resend":
             return self._resent(index)
         return self._observed(index) if kind == "observe" else Verb(index, kind, self._now)
 
     def _resent(self, index: int) -> Verb:
         """The newest batch that has a key, while it is surely hot."""
-        for old in reversed(self._verbs[-2:]):
+        for old in reversed(self._verbs[-3:]):
             if old.kind == "observe" and old.key and self._now < old.now + STEP:
                 return Verb(
                     index,
@@ -135,7 +134,7 @@ class Plan:
     def _observed(self, index: int) -> Verb:
         random, now = self._random, self._now
         self._batches += 1
-        rows = random.randrange(1, 12)
+        rows = random.randrange(1, 8)
         slot = now // WINDOW
         times = [max(now - random.randrange(SKEW), slot * WINDOW) for _ in range(rows)]
         if random.random() < 0.3:  # some a little in the future, maybe in the next window
@@ -163,7 +162,7 @@ class Plan:
             now,
             number=self._batches,
             key=random.choice([None, f"batch {self._batches}"]),
-            advance=random.random() < 0.5,
+            advance=random.random() < 0.3,
             table=pa.table(columns, TYPES),
             bad=bad,
         )

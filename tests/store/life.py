@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.store.archive import Archive, Counts, Loot, keys_in, loot, on_reach, watched
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
+from tests.store.archive import Archive, Counts, Loot, keys_in, loot, on_reach, watched
 
 DAY = 86_400
 HOT = 3  # days
@@ -151,10 +151,10 @@ class Life:
         lifecycle = self.store._lifecycle
         number, counts = lifecycle.last_batch(), Arena.exact(self._layout)
         counts.add(self._door.observations(table))
-        (window,) = lifecycle.catalogue.all("SELECT window FROM parts WHERE batch = ?", number)
+        ((window, _),) = lifecycle.hot.steps[-1].batches[-1].parts
         cells = {name: counts._flat(t).copy() for name, t in self._layout.index.items()}
         names = frozenset(table.column("name").to_pylist())
-        return Batch(number, self.day, window[0], table.num_rows, names, cells)
+        return Batch(number, self.day, window, table.num_rows, names, cells)
 
     def _advance(self, day: float) -> None:
         self.day = day
@@ -162,13 +162,11 @@ class Life:
             self.store.advance()
 
     def _crashing(self) -> AbstractContextManager[None]:
-        """Keep what a crash would leave, at each kill point for the first time."""
+        """Keep what a crash would leave, at each kill point for the last time."""
 
         def at(point: str) -> None:
-            if (self.day, point) not in self.images:
-                files, keys = self.archive.image(), self.key_archive.image()
-                image = Image(files, keys, self.archive.so_far(), self.day)
-                self.images[self.day, point] = image
+            files, keys = self.archive.image(), self.key_archive.image()
+            self.images[self.day, point] = Image(files, keys, self.archive.so_far(), self.day)
 
         return on_reach(at)
 
@@ -206,7 +204,7 @@ def reopened(image: Image, folder: Path) -> Loot:
     with watched(after.archive):
         Pyramid.open(after.disk / "store", **after.given).close()
     after.archive.close()
-    after.archive = after.archive.and_also(image.archive)
+    after.archive = after.archive.after(image.archive)
     after.attack("reopened")
     return after.moments["reopened"].loot
 

@@ -7,7 +7,6 @@ of it; each test asks for one fact.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
@@ -17,46 +16,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from tests.store import killing_workload as work
-from tests.store.killing import Ordeal
-from tests.store.killing_checks import FACTS
 
 import pyramidion
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
 from pyramidion.lifecycle import Lifecycle, Window
 from pyramidion.storage.data_keys import DataKeys
+from tests.store import killing_workload as work
+from tests.store.killing import OUTSIDE, Aftermath, Ordeal, lived_through
 
-STORES = 20
-OUTSIDE = 3  # kills from outside, of each store
-TWICE = 2  # times that each is killed again before anybody looks at it
-TRIES = 10
-HITS = 20
-MOST = {"append": 5, "commit": 5, "erase": 4, "rewrap": 4, "step": 4}
-"""At which passing of a point it kills, at most, by the first word of its name; else once."""
-
-
-@dataclass
-class Aftermath:
-    """What all the kills came to."""
-
-    hits: Counter[str] = field(default_factory=Counter)
-    outside: int = 0
-    twice: int = 0
-    seconds: float = 0.0
-    problems: list[tuple[str, str]] = field(default_factory=list)
-
-    def against(self, fact: str) -> list[str]:
-        """What speaks against a fact."""
-        assert fact in FACTS
-        return [told for of, told in self.problems if of == fact]
+STORES, HITS = 20, 20
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +46,10 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def aftermath(folder: Path) -> Aftermath:
     began = time.monotonic()
-    gc.collect()
-    gc.freeze()  # or each child would copy what its collector looks at
     cores = min(4, len(os.sched_getaffinity(0)))
-    with ProcessPoolExecutor(cores, get_context("fork")) as pool:
-        lives = list(pool.map(_life, [folder] * STORES, range(STORES)))
-    gc.unfreeze()
+    # Fresh processes: small, so that forking them is quick, and without threads of other tests.
+    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
+        lives = list(pool.map(lived_through, [folder] * STORES, range(STORES)))
     return Aftermath(
         hits=sum((life.hits for life in lives), Counter()),
         outside=sum(life.outside for life in lives),
@@ -84,41 +57,6 @@ def aftermath(folder: Path) -> Aftermath:
         problems=[problem for life in lives for problem in life.problems],
         seconds=time.monotonic() - began,
     )
-
-
-def _life(folder: Path, seed: int) -> Aftermath:
-    after = Aftermath()
-    settings = work.BY_ROWS if seed % 4 == 3 else work.BY_TIME
-    _live_through(Ordeal(folder / str(seed), seed, settings), Random(seed), after)
-    return after
-
-
-def _live_through(ordeal: Ordeal, random: Random, after: Aftermath) -> None:
-    """Kill one store at every point, in any order, and from outside in between."""
-    began = time.monotonic()
-    ordeal.run()
-    whole = time.monotonic() - began
-    ordeal.check()
-    kills = [*POINTS, *["outside"] * OUTSIDE, *["twice"] * TWICE]
-    for kill in random.sample(kills, len(kills)):
-        for tried in range(TRIES):
-            if kill == "outside":
-                hit = ordeal.run(delay=random.uniform(0, whole))
-                after.outside += hit
-            elif kill == "twice":
-                hit = all(ordeal.run(f"{random.choice(POINTS)}:1") for _ in range(2))
-                after.twice += hit
-            else:
-                most = 1 if tried else MOST.get(kill.partition(".")[0], 1)
-                hit = ordeal.run(f"{kill}:{random.randint(1, most)}")
-                after.hits[kill] += hit
-            if ordeal.sound:
-                ordeal.check()
-            if hit or not ordeal.sound:
-                break
-        if not ordeal.sound:
-            break
-    after.problems += ordeal.problems
 
 
 # --- the kills --------------------------------------------------------------------------
@@ -252,9 +190,9 @@ def test_a_store_killed_while_it_is_made_is_there_whole_or_not_at_all(folder: Pa
 def _replays_twice() -> None:
     replay = Lifecycle._replay
 
-    def twice(self: Lifecycle, after: int) -> None:
-        replay(self, after)
-        replay(self, after)
+    def twice(self: Lifecycle, *given: Any) -> None:
+        replay(self, *given)
+        replay(self, *given)
 
     Lifecycle._replay = twice  # type: ignore[method-assign]
 
@@ -278,7 +216,7 @@ def _destroys_the_store_key_too_early() -> None:
 
     def early(self: DataKeys, fresh: Any) -> None:
         rewrap(self, fresh)
-        self.holder.drop([name for name in self.holder.keys() if name != fresh.name])
+        self.holder.drop(set(self.holder.keys()) - {fresh.name})
 
     DataKeys._rewrap = early  # type: ignore[method-assign]
 

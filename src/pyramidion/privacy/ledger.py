@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from threading import Lock
+from threading import RLock
 from typing import Literal, Protocol
 
 from pyramidion.errors import PrivacyError
@@ -54,6 +55,10 @@ class Line:
 class Book(Protocol):
     """Where lines live: SQLite in the store, a list in memory."""
 
+    @property
+    def lock(self) -> AbstractContextManager[bool]:
+        """Held from reading to writing; re-entrant."""
+
     def lines(self, window: int | None = None) -> list[Line]:
         """Return the lines of a window, or all, in the order written."""
 
@@ -66,6 +71,7 @@ class MemoryBook:
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
+        self.lock: AbstractContextManager[bool] = RLock()
 
     def lines(self, window: int | None = None) -> list[Line]:
         """Return the lines of a window, or all, in the order written."""
@@ -162,7 +168,7 @@ class Ledger:
         self._settings = settings
         self._unit, self._budget = budget_of(settings)
         self._reserves = settings.reserves
-        self._lock = Lock()
+        self._lock = book.lock  # one order of locks, whoever comes from above
 
     def open(
         self, window: int, tables: Mapping[str, Fraction], now: int, *, again: bool = False

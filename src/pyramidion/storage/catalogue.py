@@ -10,8 +10,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     windows     number, state, borders, row total
     arenas      table files: a window's checkpoint or sealed tables, or the complete ones
     steps       hot steps, one segment file each
-    batches     where each batch of hot rows lies; leaves with its step
-    parts       which window the rows of a batch went to, in the order they lie there
+    batches     each batch of hot rows; what its rows tell is sealed under its step's key
     ledger      what each window spent, see `pyramidion.privacy.ledger`
     deletions   what was erased, when, why, and in which key holder
     imports     how far each import came, by a keyed hash of its files' names, rows and times
@@ -48,15 +47,11 @@ CREATE TABLE arenas (
 CREATE TABLE steps (
     number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
-    file TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0) STRICT;
+    file TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE batches (
-    number INTEGER PRIMARY KEY, step INTEGER NOT NULL REFERENCES steps, start INTEGER NOT NULL,
-    length INTEGER NOT NULL, rows INTEGER NOT NULL, refused INTEGER NOT NULL,
-    late INTEGER NOT NULL, arrived INTEGER NOT NULL, once BLOB UNIQUE) STRICT;
+    number INTEGER PRIMARY KEY, step INTEGER NOT NULL REFERENCES steps, rows INTEGER NOT NULL,
+    arrived INTEGER NOT NULL, once BLOB UNIQUE, sealed BLOB NOT NULL) STRICT;
 CREATE INDEX batches_of_step ON batches (step);
-CREATE TABLE parts (
-    batch INTEGER NOT NULL REFERENCES batches, place INTEGER NOT NULL, window INTEGER NOT NULL,
-    rows INTEGER NOT NULL, PRIMARY KEY (batch, place)) STRICT;
 CREATE TABLE ledger (
     id INTEGER PRIMARY KEY, window INTEGER NOT NULL, kind TEXT NOT NULL, purpose TEXT NOT NULL,
     amount TEXT NOT NULL, at INTEGER NOT NULL, why TEXT NOT NULL) STRICT;

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyramidion.errors import FormatError
@@ -85,6 +86,19 @@ class DataKeys:
         What fails after that leaves `unfinished`, for `finish` to try again.
         """
         reach("erase.before")
+        with self._alone():
+            self._erase(what, why, now, forget)
+            forgotten()
+            reach("erase.committed")
+            self.finish(now, unlink)
+        reach("erase.after")
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """No other copy of this store may erase meanwhile, where the holder can see to that."""
+        alone: AbstractContextManager[object] = getattr(self.holder, "alone", nullcontext)()
+        return alone
+
+    def _erase(self, what: str, why: str, now: int, forget: Callable[[], Collection[int]]) -> None:
         self.must_be_held()
         fresh = StoreKey.new(self.holder, self._store)
         reach("erase.added")
@@ -100,11 +114,8 @@ class DataKeys:
                     now,
                 )
                 reach("rewrap.before")
+                self.must_be_held()  # or another copy has taken over meanwhile
             self._store_key, self.unfinished = fresh, True
-        forgotten()
-        reach("erase.committed")
-        self.finish(now, unlink)
-        reach("erase.after")
 
     def finish(self, now: int, unlink: Callable[[], None]) -> None:
         """Destroy what an erasure left: old store keys, then files; the record says when."""
@@ -132,8 +143,13 @@ class DataKeys:
 
     def settle(self) -> None:
         """Finish an erasure: empty the log, then destroy every store key but the current one."""
+        with self._alone():
+            self._settle()
+
+    def _settle(self) -> None:
         self._catalogue.truncate_log()
         reach("erase.truncated")
+        self.must_be_held()  # the keys of a copy that has taken over are not ours to destroy
         ours = [name for name in list(self.holder.keys()) if name.startswith(f"{self._store}.")]
         others = [name for name in ours if name != self._store_key.name]
         if others:

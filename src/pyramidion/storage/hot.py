@@ -1,14 +1,19 @@
-"""The hot window on disk: batches of raw rows in steps, each step under a key of its own."""
+"""The hot window on disk: batches of raw rows in steps, each step under a key of its own.
+
+What is known of a batch beyond its number of rows and its arrival (where its record lies,
+how many rows were refused or late, which windows they went to) follows from what its rows
+hold. So it stands in the catalogue sealed under the step's key, and dies with it.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +21,7 @@ from pyramidion import records
 from pyramidion.counts.windows import Slots
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.segments import Segments
 
@@ -23,6 +29,50 @@ Parts = Sequence[tuple[int, int]]
 """Window and rows of each part of a batch, in the order the rows lie there."""
 
 STEP, ONCE = "hot step", "idempotency keys of a hot step"
+GRAIN = 256  # bytes that what is sealed of a batch is filled up to
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a batch.
+
+    ``late`` rows are among the accepted ones: they came after their window was sealed and
+    were counted in the populating one.
+    """
+
+    accepted: int
+    refused: int
+    late: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A batch that is hot: where its record lies, and what became of its rows."""
+
+    number: int
+    start: int
+    length: int
+    receipt: Receipt
+    parts: Parts
+
+    def sealed(self, key: DataKey) -> bytes:
+        """All of it, for the catalogue."""
+        data = json.dumps(asdict(self)).encode()
+        data += b" " * (-len(data) % GRAIN)
+        return b"".join(sealed(key.key, [data], self._context(self.number)))
+
+    @classmethod
+    def opened(cls, number: int, data: bytes, key: DataKey) -> Stored:
+        """What `sealed` made."""
+        what = f"what the catalogue knows of batch {number}"
+        told = json.loads(opened(key.key, data, cls._context(number), what=what))
+        parts = [(window, rows) for window, rows in told["parts"]]
+        place = told["number"], told["start"], told["length"]
+        return cls(*place, Receipt(**told["receipt"]), parts)
+
+    @staticmethod
+    def _context(number: int) -> bytes:
+        return f"of batch {number}".encode()
 
 
 @dataclass
@@ -37,21 +87,16 @@ class Step:
     once: DataKey
     """Keys the digests of idempotency keys, which so die with the step."""
     rows: int = 0
-    length: int = 0
+    batches: list[Stored] = field(default_factory=list)
     known: bool = True
     """Whether the catalogue has it."""
     closed: bool = False
     """Whether it is about to leave, and takes no more rows."""
 
-
-@dataclass(frozen=True)
-class Receipt:
-    """What became of a batch: rows accepted, refused, and of the accepted ones those that came
-    after their window was sealed and were counted in the populating one."""
-
-    accepted: int
-    refused: int
-    late: int
+    @property
+    def length(self) -> int:
+        """Bytes of its file that were acknowledged."""
+        return self.batches[-1].start + self.batches[-1].length if self.batches else 0
 
 
 @dataclass
@@ -62,11 +107,6 @@ class Appended:
     start: int
     written: Future[int]
     """Its length, once it is durable."""
-
-    @property
-    def length(self) -> int:
-        """Bytes of the record; waits until it is durable."""
-        return self.written.result()
 
 
 class HotWindow:
@@ -80,9 +120,8 @@ class HotWindow:
         self._segments = segments
         self._settings = settings
         self._slots = Slots.of_steps(settings)
-        self.steps = [
-            self._step(row) for row in catalogue.all("SELECT * FROM steps ORDER BY number")
-        ]
+        rows = catalogue.all("SELECT * FROM steps ORDER BY number")
+        self.steps = [self._step(row) for row in rows]
         for step in self.steps:
             segments.cut(step.file, step.length)
 
@@ -91,8 +130,12 @@ class HotWindow:
             DataKey(row[name], purpose, self._keys.get(row[name]))
             for name, purpose in (("key", STEP), ("once", ONCE))
         )
+        found = self._catalogue.all(
+            "SELECT number, sealed FROM batches WHERE step = ? ORDER BY number", row["number"]
+        )
+        batches = [Stored.opened(each["number"], each["sealed"], key) for each in found]
         place = row["number"], row["slot"], row["start"], row["file"]
-        return Step(*place, key, once, row["rows"], row["length"])
+        return Step(*place, key, once, row["rows"], batches)
 
     @property
     def rows(self) -> int:
@@ -104,14 +147,10 @@ class HotWindow:
     def append(self, number: int, table: pa.Table, now: int) -> Appended:
         """Write a batch; it counts for nothing until `acknowledge` is in a transaction."""
         step = self._current(now)
-        written = self._segments.append(
-            step.file,
-            step.length,
-            partial(records.to_bytes, table),
-            step.key.key,
-            f"batch {number}",
-        )
-        return Appended(step, step.length, written)
+        make = partial(records.to_bytes, table)
+        start, context = step.length, f"batch {number}"
+        written = self._segments.append(step.file, start, make, step.key.key, context)
+        return Appended(step, start, written)
 
     def _current(self, now: int) -> Step:
         slot, most = self._slots.at(now), self._settings.step_rows
@@ -131,7 +170,7 @@ class HotWindow:
         parts: Parts,
         once: str | None,
         now: int,
-    ) -> None:
+    ) -> Stored:
         """Make a batch known; within a transaction."""
         step, run = appended.step, self._catalogue.run
         if not step.known:
@@ -148,31 +187,24 @@ class HotWindow:
                 step.file,
             )
             self._catalogue.note(next_step=step.number + 1)
+        stored = Stored(number, appended.start, appended.written.result(), receipt, parts)
+        run("UPDATE steps SET rows = rows + ? WHERE number = ?", receipt.accepted, step.number)
         run(
-            "UPDATE steps SET rows = rows + ?, length = ? WHERE number = ?",
-            receipt.accepted,
-            appended.start + appended.length,
-            step.number,
-        )
-        run(
-            "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
             number,
             step.number,
-            appended.start,
-            appended.length,
             receipt.accepted,
-            receipt.refused,
-            receipt.late,
             now,
             None if once is None else _digest(step, once),
+            stored.sealed(step.key),
         )
-        for place, (window, rows) in enumerate(parts):
-            run("INSERT INTO parts VALUES (?, ?, ?, ?)", number, place, window, rows)
+        return stored
 
-    def acknowledged(self, appended: Appended, rows: int) -> None:
+    def acknowledged(self, appended: Appended, stored: Stored) -> None:
         """After the transaction: from here on the batch is hot."""
         step = appended.step
-        step.rows, step.length = step.rows + rows, appended.start + appended.length
+        step.rows += stored.receipt.accepted
+        step.batches.append(stored)
         if not step.known:
             step.known = True
             self.steps.append(step)
@@ -180,33 +212,30 @@ class HotWindow:
     def seen(self, once: str) -> Receipt | None:
         """The receipt of a batch that came under this key already, while it is hot."""
         for step in reversed(self.steps):
-            rows = self._catalogue.all(
-                "SELECT rows, refused, late FROM batches WHERE once = ?", _digest(step, once)
+            found = self._catalogue.one(
+                "SELECT number FROM batches WHERE once = ?", _digest(step, once)
             )
-            if rows:
-                return Receipt(rows[0]["rows"], rows[0]["refused"], rows[0]["late"])
+            for batch in step.batches if found is not None else ():
+                if batch.number == found:
+                    return batch.receipt
         return None
 
     # --- out ------------------------------------------------------------------------
 
-    def batches(self, after: int = 0) -> Iterator[tuple[int, pa.Table, Parts]]:
+    def batches(
+        self, wanted: Callable[[int, Parts], bool] = lambda *_: True
+    ) -> Iterator[tuple[int, pa.Table, Parts]]:
         """Batches by number, with their raw rows and the windows these went to."""
-        by_number = {step.number: step for step in self.steps}
-        for row in self._catalogue.all(
-            "SELECT number, step, start, length FROM batches WHERE number > ? ORDER BY number",
-            after,
-        ):
-            step, number = by_number[row["step"]], row["number"]
-            data = self._segments.read(
-                step.file, row["start"], row["length"], step.key.key, f"batch {number}"
-            )
-            yield number, records.from_bytes(data), self._parts(number)
+        for step in list(self.steps):
+            for batch in list(step.batches):
+                if wanted(batch.number, batch.parts):
+                    yield batch.number, self._read(step, batch), batch.parts
 
-    def _parts(self, number: int) -> Parts:
-        rows = self._catalogue.all(
-            "SELECT window, rows FROM parts WHERE batch = ? ORDER BY place", number
+    def _read(self, step: Step, batch: Stored) -> pa.Table:
+        data = self._segments.read(
+            step.file, batch.start, batch.length, step.key.key, f"batch {batch.number}"
         )
-        return [(row["window"], row["rows"]) for row in rows]
+        return records.from_bytes(data)
 
     def leaving(self, now: int) -> list[Step]:
         """The steps whose time is over, or that are more than the rows to be kept."""
@@ -221,13 +250,8 @@ class HotWindow:
     def forget(self, steps: Sequence[Step]) -> None:
         """Drop steps from the catalogue; within the transaction that drops their keys."""
         for step in steps:
-            run, number = self._catalogue.run, step.number
-            run(
-                "DELETE FROM parts WHERE batch IN (SELECT number FROM batches WHERE step = ?)",
-                number,
-            )
-            run("DELETE FROM batches WHERE step = ?", number)
-            run("DELETE FROM steps WHERE number = ?", number)
+            self._catalogue.run("DELETE FROM batches WHERE step = ?", step.number)
+            self._catalogue.run("DELETE FROM steps WHERE number = ?", step.number)
 
     def forgotten(self, steps: Sequence[Step]) -> None:
         """After the transaction: these steps are over; their files go later."""
@@ -237,54 +261,41 @@ class HotWindow:
 
     # --- rewriting --------------------------------------------------------------------
 
-    def rewritten(
-        self, change: Callable[[pa.Table], pa.Table]
-    ) -> list[tuple[Step, Step, list[Any]]]:
+    def rewritten(self, change: Callable[[pa.Table], pa.Table]) -> list[tuple[Step, Step]]:
         """Each step with its rows changed, in a new file under a new key, not yet known."""
-        made = []
-        for old in self.steps:
-            key = DataKey.new(STEP)
-            new = Step(old.number, old.slot, old.start, _file(key), key, old.once, old.rows)
-            places = []
-            for row in self._catalogue.all(
-                "SELECT number, start, length FROM batches WHERE step = ? ORDER BY number",
-                old.number,
-            ):
-                context = f"batch {row['number']}"
-                data = self._segments.read(
-                    old.file, row["start"], row["length"], old.key.key, context
-                )
-                make = partial(records.to_bytes, change(records.from_bytes(data)))
-                written = self._segments.append(new.file, new.length, make, key.key, context)
-                length = written.result()
-                places.append((new.length, length, row["number"]))
-                new.length += length
-            made.append((old, new, places))
-        return made
+        return [(step, self._rewritten(step, change)) for step in self.steps]
 
-    def replace(self, made: Sequence[tuple[Step, Step, list[Any]]]) -> None:
+    def _rewritten(self, old: Step, change: Callable[[pa.Table], pa.Table]) -> Step:
+        key = DataKey.new(STEP)
+        new = Step(old.number, old.slot, old.start, _file(key), key, old.once, old.rows)
+        for batch in old.batches:
+            make = partial(records.to_bytes, change(self._read(old, batch)))
+            start, context = new.length, f"batch {batch.number}"
+            length = self._segments.append(new.file, start, make, key.key, context).result()
+            new.batches.append(Stored(batch.number, start, length, batch.receipt, batch.parts))
+        return new
+
+    def replace(self, made: Sequence[tuple[Step, Step]]) -> None:
         """Make rewritten steps known in place of the old ones; within a transaction."""
-        for old, new, places in made:
+        for _, new in made:
             self._keys.add(new.key)
             self._catalogue.run(
-                "UPDATE steps SET key = ?, file = ?, length = ? WHERE number = ?",
+                "UPDATE steps SET key = ?, file = ? WHERE number = ?",
                 new.key.id,
                 new.file,
-                new.length,
-                old.number,
+                new.number,
             )
-            for start, length, number in places:
+            for batch in new.batches:
                 self._catalogue.run(
-                    "UPDATE batches SET start = ?, length = ? WHERE number = ?",
-                    start,
-                    length,
-                    number,
+                    "UPDATE batches SET sealed = ? WHERE number = ?",
+                    batch.sealed(new.key),
+                    batch.number,
                 )
 
-    def replaced(self, made: Sequence[tuple[Step, Step, list[Any]]]) -> None:
+    def replaced(self, made: Sequence[tuple[Step, Step]]) -> None:
         """After the transaction: these are the steps; the old files go later."""
         self._segments.forget()
-        self.steps = [new for _, new, _ in made]
+        self.steps = [new for _, new in made]
 
 
 def _file(key: DataKey) -> str:

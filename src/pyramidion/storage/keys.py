@@ -20,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -40,7 +41,11 @@ SCHEMES = "pyramidion.keys"
 
 
 class KeyHolder(Protocol):
-    """Where store keys live: a few small secrets by name, made and destroyed durably."""
+    """Where store keys live: a few small secrets by name, made and destroyed durably.
+
+    A holder that several processes use may have a method ``alone()``, a context in which
+    no other changes keys: two erasures of copies of one store would destroy each other's.
+    """
 
     name: str
 
@@ -60,11 +65,13 @@ class FileHolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser().absolute()
         self.name = f"file:{self.path}"
+        self._lock = threading.RLock()
+        self._depth = 0
 
     def keys(self) -> dict[str, bytes]:
         """The store keys in the file; none where there is no file."""
         try:
-            held = json.loads(self.path.read_bytes())
+            held = json.loads(self._read())
             return {name: bytes.fromhex(key) for name, key in held.items()}
         except FileNotFoundError:
             return {}
@@ -74,21 +81,42 @@ class FileHolder:
             pass  # what could not be read may be half a key
         raise KeyHolderError(f"{self.name} holds no store keys; restore the file it was")
 
+    def _read(self) -> bytes:
+        """The file; once more if it was replaced meanwhile, for then the old one is zeroed."""
+        while True:
+            with self.path.open("rb") as file:
+                data = file.read()
+                if os.fstat(file.fileno()).st_nlink:
+                    return data
+
     def add(self, name: str, key: bytes) -> None:
         """Write the file anew with one more key."""
-        with self._alone():
+        with self.alone():
             self._replace({**self.keys(), name: key})
 
     def drop(self, names: Collection[str]) -> None:
         """Write the file anew without some keys, and overwrite the old one."""
-        with self._alone():
+        with self.alone():
             held = self.keys()
             if any(name in held for name in names):
                 self._replace({name: key for name, key in held.items() if name not in names})
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Stores of several processes may share a file; one writes at a time."""
+    def alone(self) -> Iterator[None]:
+        """Stores of several processes may share a file; one erases at a time."""
+        with self._lock:
+            if self._depth:
+                yield
+                return
+            with self._locked():
+                self._depth = 1
+                try:
+                    yield
+                finally:
+                    self._depth = 0
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = os.open(self.path.with_name(f".{self.path.name}.lock"), _LOCKED, 0o600)
@@ -192,20 +220,29 @@ class StoreKey:
 
     def wrap(self, key: bytes, context: str) -> bytes:
         """A data key under the store key, for this context alone."""
-        nonce = os.urandom(NONCE)
-        return nonce + self._key().encrypt(nonce, key, context.encode())
+        return _wrapped(self._key(), key, context)
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
         """What `wrap` was given."""
-        try:
-            return self._key().decrypt(wrapped[:NONCE], wrapped[NONCE:], context.encode())
-        except InvalidTag:
-            pass
-        raise FormatError(
-            f"the key of {context} does not open with the store key; restore the store's catalogue"
-        )
+        return _unwrapped(self._key(), wrapped, context)
 
     def rewrap(self, old: StoreKey, wrapped: dict[str, bytes]) -> dict[str, bytes]:
         """Data keys by context, from under an old store key to under this one."""
-        keys = {context: old.unwrap(each, context) for context, each in wrapped.items()}
-        return {context: self.wrap(key, context) for context, key in keys.items()}
+        theirs, ours = old._key(), self._key()
+        keys = {context: _unwrapped(theirs, each, context) for context, each in wrapped.items()}
+        return {context: _wrapped(ours, key, context) for context, key in keys.items()}
+
+
+def _wrapped(cipher: AESGCM, key: bytes, context: str) -> bytes:
+    nonce = os.urandom(NONCE)
+    return nonce + cipher.encrypt(nonce, key, context.encode())
+
+
+def _unwrapped(cipher: AESGCM, wrapped: bytes, context: str) -> bytes:
+    try:
+        return cipher.decrypt(wrapped[:NONCE], wrapped[NONCE:], context.encode())
+    except InvalidTag:
+        pass
+    raise FormatError(
+        f"the key of {context} does not open with the store key; restore the store's catalogue"
+    )

@@ -1,0 +1,21 @@
+"""The command line: parse, call, print.
+
+A person's mistake gets one sentence on stderr and an exit code, never a
+traceback. Everything heavy is imported by the command that needs it, so
+``pyramidion --help`` answers at once.
+
+    program     all commands, exit codes
+    schema      draft a schema, check one
+    store       create, advance, ledger, group, withdraw, backup, restore
+    status      what a store holds, for people
+    rows_in     import, observe
+    rows_out    featurize
+    options     what the commands share: the store, its keys, the clock
+    progress    bars, remarks, and a stop that loses nothing
+"""
+
+from __future__ import annotations
+
+from pyramidion.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,154 @@
+"""What the commands share: the store, its keys, and the clock, which only they read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pyramidion.durations import since_epoch
+from pyramidion.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyramidion.system import Pyramid
+
+FORMATS = ("csv", "tsv", "parquet", "ndjson", "arrow")
+KEYS = "PYRAMIDION_KEYS"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence instead of printing the usage first."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with that sentence."""
+        self.exit(2, f"pyramidion: {message}; see `{self.prog} --help`\n")
+
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print machine-readable output")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add what every command on a store takes."""
+    parser.add_argument(
+        "--data", metavar="DIR", type=folder, required=True, help="the directory of the store"
+    )
+    parser.add_argument(
+        "--keys",
+        metavar="URL",
+        help="who holds the store key: file:PATH outside the store, env:NAME or a plug-in "
+        f"(default: the environment variable {KEYS}, or else "
+        "file:~/.config/pyramidion/NAME.key, where NAME is that of the store's directory)",
+    )
+    parser.add_argument(
+        "--now",
+        metavar="TIME",
+        type=moment,
+        help="pretend that it is this time: ISO 8601 or seconds since 1970 "
+        "(default: the system's clock)",
+    )
+    add_json(parser)
+
+
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that reads rows takes."""
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="the format of the rows (default: as the file's suffix says)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no remarks")
+
+
+def add_skip_bad(parser: argparse.ArgumentParser) -> None:
+    """Add ``--skip-bad``."""
+    parser.add_argument(
+        "--skip-bad",
+        action="store_const",
+        const="skip",
+        default="refuse",
+        dest="errors",
+        help="leave out rows that cannot be counted, instead of refusing all that come with them",
+    )
+
+
+def moment(text: str) -> float:
+    """A time as people write it, in seconds since 1970.
+
+    >>> moment("1970-01-02"), moment("86400.5")
+    (86400.0, 86400.5)
+    """
+    try:
+        number: float | str = float(text)
+    except ValueError:
+        number = text
+    try:
+        return since_epoch(number, "the time") / 1_000_000
+    except SchemaError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def folder(text: str) -> Path:
+    """A directory as it was written, unless its name does not show that way, as that of ``.``.
+
+    >>> folder("flights"), folder(".") == Path.cwd()
+    (PosixPath('flights'), True)
+    """
+    path = Path(text)
+    return path if path.name not in ("", "..") else Path(os.path.abspath(path))
+
+
+def keys_of(arguments: argparse.Namespace) -> str:
+    """The key holder: as said, as the environment says, or a file named after the store."""
+    given: str | None = arguments.keys or os.environ.get(KEYS)
+    if given:
+        return given
+    return f"file:~/.config/pyramidion/{arguments.data.name or 'store'}.key"
+
+
+class Clock:
+    """The time a store goes by: the system's, or the one that is pretended.
+
+    While *held*, it stands before all times and the store goes by the newest that it
+    has seen itself. So an import is not late for its own rows, and who only looks
+    at a store makes nothing due.
+    """
+
+    def __init__(self, now: float | None, *, held: bool = False) -> None:
+        self._now = now
+        self._held = held
+
+    def __call__(self) -> float:
+        """What the store is told."""
+        return 0.0 if self._held else self.now
+
+    @property
+    def now(self) -> float:
+        """The time, whether held or not."""
+        return time.time() if self._now is None else self._now
+
+    def release(self) -> None:
+        """Let the store see the time."""
+        self._held = False
+
+
+def opened(arguments: argparse.Namespace, clock: Clock | None = None) -> Pyramid:
+    """Open the store; what became due by the clock is done."""
+    from pyramidion.system import Pyramid
+
+    ours_to_interrupt()
+    clock = Clock(arguments.now) if clock is None else clock
+    return Pyramid.open(arguments.data, keys=keys_of(arguments), clock=clock)
+
+
+def ours_to_interrupt() -> None:
+    """Have Arrow leave Ctrl-C to us: it would break off a read, which then looks damaged."""
+    import pyarrow as pa
+
+    pa.enable_signal_handlers(False)

@@ -1,0 +1,70 @@
+"""Which commands there are, and how a run ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pyramidion import __version__
+from pyramidion.cli import rows_in, rows_out, schema, status, store
+from pyramidion.cli.options import Parser
+from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
+
+MISTAKE, UNUSABLE, UNPAID, INTERRUPTED, UNREAD = 2, 3, 4, 130, 141
+"""Exit codes; docs/command-line.md says what each means."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        try:
+            arguments = _parser().parse_args(argv)
+            arguments.run(arguments)
+        finally:
+            sys.stdout.flush()
+    except PyramidionError as error:
+        return _fail(str(error), _code(error))
+    except UnicodeEncodeError:
+        return _fail("this terminal cannot show some letters; set PYTHONIOENCODING=utf-8")
+    except BrokenPipeError:
+        # Whoever read us has left, as `head` does: keep the last flush at exit quiet too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
+    except KeyboardInterrupt as stop:
+        return _fail(str(stop), INTERRUPTED) if str(stop) else INTERRUPTED
+    return 0
+
+
+def _code(error: PyramidionError) -> int:
+    if isinstance(error, PrivacyError):
+        return UNPAID
+    return UNUSABLE if isinstance(error, StorageError | FormatError) else MISTAKE
+
+
+def _fail(sentence: str, code: int = MISTAKE) -> int:
+    print(f"pyramidion: {' '.join(sentence.split())}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="pyramidion",
+        description="A data store for machine learning that keeps a small hot window and "
+        "remembers the past as differentially private count tables.",
+    )
+    parser.add_argument("--version", action="version", version=f"pyramidion {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    schema.add(commands)
+    store.add_create(commands)
+    rows_in.add(commands)
+    store.add_advance(commands)
+    status.add(commands)
+    store.add_ledger(commands)
+    rows_out.add(commands)
+    store.add_tables(commands)
+    store.add_copies(commands)
+    return parser

@@ -1,0 +1,229 @@
+"""Rows in: ``import`` for a history, ``observe`` for what is new."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pyramidion.cli.options import (
+    Clock,
+    Commands,
+    Parser,
+    add_rows,
+    add_skip_bad,
+    add_store,
+    opened,
+)
+from pyramidion.cli.progress import Pace, Stop, bar, remark, warn
+from pyramidion.cli.text import date, several
+from pyramidion.errors import ObservationError
+
+if TYPE_CHECKING:
+    from pyramidion.replay import Replay
+    from pyramidion.status import Status
+    from pyramidion.storage.hot import Receipt
+    from pyramidion.system import Pyramid
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add both commands."""
+    importing = commands.add_parser(
+        "import",
+        help="replay a history of files by event time",
+        description="Replay files in the order of event time; windows roll as it goes. An import "
+        "that was broken off goes on where it stopped when it is run again, and one that is "
+        "complete changes nothing. Rows later than now are refused.",
+    )
+    importing.add_argument("files", metavar="FILE", nargs="+", help="data files, or - for stdin")
+    add_rows(importing)
+    add_skip_bad(importing)
+    add_store(importing)
+    importing.set_defaults(run=import_files)
+
+    observing = commands.add_parser(
+        "observe",
+        help="take in new rows",
+        description="Take in new rows, batch by batch: what a batch brought is durable before the "
+        "next is read. Rows whose window is sealed already are counted in the current one and "
+        "are called late.",
+    )
+    observing.add_argument("file", metavar="FILE", help="a data file, or - for stdin")
+    observing.add_argument(
+        "--key",
+        metavar="TEXT",
+        help="makes it safe to send the same rows again, as long as they are hot: batch N is "
+        "taken once under the key TEXT:N",
+    )
+    add_rows(observing)
+    add_skip_bad(observing)
+    add_store(observing)
+    observing.set_defaults(run=observe)
+
+
+@dataclass
+class Totals:
+    """Receipts added up."""
+
+    accepted: int = 0
+    refused: int = 0
+    late: int = 0
+
+    def add(self, receipt: Receipt) -> int:
+        """One more; gives its rows."""
+        self.accepted += receipt.accepted
+        self.refused += receipt.refused
+        self.late += receipt.late
+        return receipt.accepted + receipt.refused
+
+    @property
+    def rows(self) -> int:
+        """All rows that were looked at."""
+        return self.accepted + self.refused
+
+    def __str__(self) -> str:
+        return f"{self.accepted:,} accepted, {self.refused:,} refused, {self.late:,} late"
+
+
+# --- import ------------------------------------------------------------------------------
+
+
+def import_files(arguments: argparse.Namespace) -> None:
+    """Replay a history into the store."""
+    from pyramidion.files import DataFile
+    from pyramidion.replay import in_order
+
+    files = [DataFile(path, format=arguments.format) for path in arguments.files]
+    clock = Clock(arguments.now, held=True)  # or opening would erase what this import is part of
+    with opened(arguments, clock) as pyramid:
+        remark(arguments, f"looking through {several(len(files), 'file')}")
+        history = in_order(files, pyramid.schema)
+        if arguments.errors == "refuse":
+            _refuse_future(history, clock, pyramid.settings.max_skew_us)
+        before, done, pace = pyramid.status(), pyramid.replayed(history), Pace()
+        if done:
+            remark(arguments, f"{several(done, 'row')} of these were imported before")
+        clock.release()  # rows may be as late as now; those without a time come now
+        totals = _replayed(arguments, pyramid, history, done)
+        if totals.rows:
+            remark(arguments, pace.told(totals.rows))
+        after = pyramid.status()
+        _warn_of_past(after, pyramid.settings.retention_us, clock)
+    _tell_import(arguments, history, totals, before, after)
+
+
+def _replayed(
+    arguments: argparse.Namespace, pyramid: Pyramid, history: Replay, done: int
+) -> Totals:
+    totals = Totals()
+    with bar(arguments, "import", history.rows, done) as progress, Stop() as stop:
+        replay = pyramid.replay(history, errors=arguments.errors)
+        with _placed(lambda: f"the first {done + totals.rows:,} in the order of event time"):
+            for receipt in replay:
+                progress.update(totals.add(receipt))
+                if stop.asked and done + totals.rows < history.rows:
+                    raise KeyboardInterrupt(
+                        f"stopped after {done + totals.rows:,} of {history.rows:,} rows; the "
+                        f"import goes on from there when it is run again"
+                    )
+    return totals
+
+
+def _refuse_future(history: Replay, clock: Clock, skew: int) -> None:
+    """Say that a time is in the future before any row is taken, not after years of them."""
+    now = int(clock.now * 1_000_000)
+    if history.last is not None and history.last > now + skew:
+        raise ObservationError(
+            f"these files have event times beyond `max_skew` after now, {date(now)} UTC; mend "
+            f"them, or give --now if it is later than that"
+        )
+
+
+def _warn_of_past(after: Status, retention: int, clock: Clock) -> None:
+    now = int(clock.now * 1_000_000)
+    past = [
+        window.number
+        for window in after.windows
+        if window.state in ("sealed", "populating") and (window.start or now) + retention <= now
+    ]
+    if past:
+        warn(
+            f"{several(len(past), 'window')} of the store {'is' if len(past) == 1 else 'are'} past "
+            f"the retention by now, {date(now)} UTC: the next command that does what is due "
+            f"erases what is past, unless its --now gives an earlier time"
+        )
+
+
+def _tell_import(
+    arguments: argparse.Namespace,
+    history: Replay,
+    totals: Totals,
+    before: Status,
+    after: Status,
+) -> None:
+    sealed = _sealed(after) - _sealed(before)
+    imported_before = history.rows - totals.rows
+    if arguments.json:
+        told = {"rows": history.rows, "before": imported_before, **asdict(totals)}
+        told |= {"windows_sealed": sealed, "hot_rows": after.hot_rows}
+        print(json.dumps(told | {"first": history.first, "last": history.last}))
+    elif not totals.rows:
+        print(f"nothing new: all {several(history.rows, 'row')} were imported before")
+    else:
+        print(f"{several(totals.rows, 'row')}: {totals}")
+        print(f"{several(sealed, 'window')} sealed, {several(after.hot_rows, 'hot row')} kept")
+
+
+def _sealed(status: Status) -> int:
+    return sum(window.rows > 0 and window.state != "populating" for window in status.windows)
+
+
+# --- observe -----------------------------------------------------------------------------
+
+
+def observe(arguments: argparse.Namespace) -> None:
+    """Take in new rows."""
+    from pyramidion.files import ROWS, DataFile, types_for
+
+    file = DataFile(arguments.file, format=arguments.format)
+    totals, pace = Totals(), Pace()
+    with opened(arguments) as pyramid:
+        schema, most = pyramid.schema, min(ROWS, pyramid.settings.window_rows or ROWS)
+        batches = file.batches(schema.columns, types=types_for(schema), rows=most)
+        with (
+            bar(arguments, "observe", file.rows_hint) as progress,
+            Stop() as stop,
+            _placed(lambda: f"the first {totals.rows:,}"),
+        ):
+            for number, batch in enumerate(batches):
+                if stop.asked:
+                    raise KeyboardInterrupt(_stopped(arguments, totals))
+                key = None if arguments.key is None else f"{arguments.key}:{number}"
+                receipt = pyramid.observe(batch, key=key, errors=arguments.errors)
+                progress.update(totals.add(receipt))
+    remark(arguments, pace.told(totals.rows))
+    print(
+        json.dumps(asdict(totals)) if arguments.json else f"{several(totals.rows, 'row')}: {totals}"
+    )
+
+
+def _stopped(arguments: argparse.Namespace, totals: Totals) -> str:
+    again = "with the same --key sends none twice" if arguments.key else "would send these twice"
+    return f"stopped after {several(totals.rows, 'row')}, which are in; running it again {again}"
+
+
+@contextmanager
+def _placed(where: Callable[[], str]) -> Iterator[None]:
+    """Bad rows are numbered within their batch: say where that begins, and what helps."""
+    try:
+        yield
+    except ObservationError as error:
+        if not error.problems:
+            raise
+        raise ObservationError(
+            f"of the rows after {where()}, which are in: {error}, as --skip-bad does",
+            error.problems,
+        ) from None

@@ -1,0 +1,112 @@
+"""``status``: the pyramid at one moment, from the hot rows at its top to what is gone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyramidion.cli.options import Clock, Commands, Parser, add_store, opened
+from pyramidion.cli.text import date, several, size, table
+
+if TYPE_CHECKING:
+    from pyramidion.settings import Settings
+    from pyramidion.status import Status
+
+SHOWN = 5  # deletions, the newest
+GONE = "erased"
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    looking = commands.add_parser(
+        "status",
+        help="show what the store holds, and what is due",
+        description="Show what the store holds: hot rows, windows, the noise in the tables, what "
+        "was erased, what is due. Looking makes nothing due. Times are UTC.",
+    )
+    add_store(looking)
+    looking.set_defaults(run=status)
+
+
+def status(arguments: argparse.Namespace) -> None:
+    """Show what the store holds; looking makes nothing due."""
+    clock = Clock(arguments.now, held=True)
+    with opened(arguments, clock) as pyramid:
+        clock.release()
+        found, settings = pyramid.status(), pyramid.settings
+    if arguments.json:
+        print(json.dumps(found.to_dict()))
+    else:
+        print("\n\n".join(_parts(found, settings)))
+
+
+def _parts(found: Status, settings: Settings) -> Iterator[str]:
+    yield "\n".join(f"{name:8} {text}" for name, text in _summary(found, settings))
+    kept = [window for window in found.windows if window.state != GONE]
+    if kept:
+        yield table(
+            ["window", "state", "from", "to", "rows"],
+            [[w.number, w.state, date(w.start), date(w.stop), w.rows] for w in kept],
+        )
+    if found.tables:
+        yield table(
+            ["table", "kind", "rows", "width", "windows", "noise in a cell"],
+            [
+                [t.name or "(prior)", t.kind, t.rows, t.width, t.windows, round(t.deviation, 1)]
+                for t in found.tables
+            ],
+        )
+    if found.deletions:
+        yield _deletions(found)
+
+
+def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
+    yield "store", f"{found.path}, {size(found.bytes)}, at {date(found.at)}"
+    hot, steps = several(found.hot_rows, "row"), several(found.hot_steps, "step")
+    since = f", from {date(found.oldest_hot)}" if found.oldest_hot is not None else ""
+    yield "hot", f"{hot} in {steps}{since}"
+    sealed = sum(window.state == "sealed" for window in found.windows)
+    windows = several(sealed, "sealed window")
+    yield "history", f"{several(found.summarised_rows, 'row')} as noisy counts in {windows}"
+    gone = sum(window.state == GONE for window in found.windows)
+    if gone:
+        yield "gone", several(gone, "window")
+    promise = "nothing to read yet: no window is sealed"
+    yield "promise", promise if found.guarantee is None else str(found.guarantee)
+    coming = sorted(_coming(found, settings))
+    due = [f"{what} (since {date(when)})" for when, what in coming if when <= found.at]
+    if found.due:
+        told = "; ".join(due) or "a checkpoint, or a window to prepare"
+        yield "due", f"{told}; run `pyramidion advance`"
+    else:
+        yield "due", "nothing"
+    for when, what in coming:
+        if when > found.at:
+            yield "then", f"{date(when)}  {what}"
+
+
+def _coming(found: Status, settings: Settings) -> Iterator[tuple[int, str]]:
+    """What time alone will make due next, of each kind."""
+    ends = [w for w in found.windows if w.state == "populating" and w.stop is not None]
+    if ends:
+        first = min(ends, key=lambda w: w.stop or 0)
+        yield first.stop or 0, f"window {first.number} is sealed"
+    if found.oldest_hot is not None and settings.hot_window_us is not None:
+        yield found.oldest_hot + settings.hot_window_us, "the oldest hot rows are erased"
+    kept = [w for w in found.windows if w.state == "sealed" and w.start is not None]
+    if kept:
+        oldest = min(kept, key=lambda w: w.start or 0)
+        when = (oldest.start or 0) + settings.retention_us
+        yield when, f"window {oldest.number} is forgotten"
+
+
+def _deletions(found: Status) -> str:
+    rows = [
+        [date(d.at), d.what, d.why, d.holder if d.done is not None else "not complete yet"]
+        for d in found.deletions[-SHOWN:]
+    ]
+    told = table(["erased", "what", "why", "key destroyed in"], rows)
+    older = len(found.deletions) - len(rows)
+    return told + (f"\nand {several(older, 'older deletion')}" if older else "")

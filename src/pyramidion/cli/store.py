@@ -1,0 +1,301 @@
+"""Commands on a store as a whole: create, advance, ledger, group, withdraw, backup, restore."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyramidion.cli.options import (
+    Clock,
+    Commands,
+    Parser,
+    add_store,
+    folder,
+    keys_of,
+    opened,
+    ours_to_interrupt,
+)
+from pyramidion.cli.progress import warn
+from pyramidion.cli.schema import to_change
+from pyramidion.cli.text import several, size, table
+from pyramidion.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyramidion.lifecycle import Advance
+    from pyramidion.privacy.birth import Birth
+    from pyramidion.schema import Schema
+    from pyramidion.settings import Settings
+
+# --- create ------------------------------------------------------------------------------
+
+
+def add_create(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    creating = commands.add_parser(
+        "create",
+        help="make a new store for a schema",
+        description="Make a new store. The [settings] table of the schema file, or of another "
+        "file, says how it counts and what it keeps.",
+    )
+    creating.add_argument("schema", metavar="SCHEMA.toml", type=Path, help="the schema file")
+    creating.add_argument(
+        "--settings", metavar="FILE.toml", type=Path, help="the file with the [settings] table"
+    )
+    creating.add_argument(
+        "--epsilon",
+        metavar="E",
+        type=float,
+        help="the privacy budget, in place of the file's; inf: no privacy",
+    )
+    add_store(creating)
+    creating.set_defaults(run=create)
+
+
+def create(arguments: argparse.Namespace) -> None:
+    """Make a store."""
+    from pyramidion.schema import Schema
+    from pyramidion.system import Pyramid
+
+    ours_to_interrupt()
+    schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
+    keys, clock = keys_of(arguments), Clock(arguments.now)
+    Pyramid.create(arguments.data, schema, settings, keys=keys, clock=clock).close()
+    birth = _birth(schema, settings)
+    promise, left = birth.guarantee(0), to_change(arguments.schema)
+    if left:
+        warn(f"{several(left, 'line')} of {arguments.schema} still marked CHANGE")
+    if arguments.json:
+        tables = [
+            {"name": t.name, "kind": t.kind, "rows": t.rows, "width": t.width}
+            | {"deviation": t.variance**0.5}
+            for t in birth.layout.tables
+        ]
+        told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
+        print(json.dumps(told | {"tables": tables, "to_change": left}))
+        return
+    print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
+    print(f"each window: {str(promise).rpartition(', over')[0]}")
+    print(
+        f"count window {settings.count_window}, retention {settings.retention}, hot window "
+        f"{_hot(settings)} in steps of {settings.hot_step}\n"
+    )
+    print(
+        table(
+            ["table", "kind", "rows", "width", "noise in a cell"],
+            [
+                [t.name or "(prior)", t.kind, t.rows, t.width, round(t.variance**0.5, 1)]
+                for t in birth.layout.tables
+            ],
+        )
+    )
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from pyramidion import toml
+    from pyramidion.settings import Settings
+
+    data, where = toml.read(arguments.settings or arguments.schema, "settings")
+    told = data.get("settings")
+    if arguments.epsilon is not None and isinstance(told, Mapping | None):
+        told = {**(told or {}), "epsilon": arguments.epsilon}
+    if told is None:
+        raise SchemaError(
+            f"{where} has no [settings] table; add one with epsilon = 1.0, or give --epsilon"
+        )
+    try:
+        return Settings.from_dict(told)  # type: ignore[arg-type]
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {error}") from error
+
+
+def _birth(schema: Schema, settings: Settings) -> Birth:
+    """What the store's windows will be born with."""
+    from pyramidion.observations import Door
+    from pyramidion.privacy.birth import Birth
+
+    shapes = Door(schema, settings, b"nobody's").encoder.shapes
+    return Birth(settings, shapes, schema.cardinality, b"nobody's")
+
+
+def _hot(settings: Settings) -> str:
+    rows = None if settings.hot_rows is None else several(settings.hot_rows, "row")
+    return " or ".join(str(bound) for bound in (settings.hot_window, rows) if bound is not None)
+
+
+# --- advance, ledger -----------------------------------------------------------------------
+
+
+def add_advance(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    advancing = commands.add_parser(
+        "advance",
+        help="do what is due: seal windows, erase what is past its time",
+        description="Do what is due: seal windows that ended, erase hot rows and windows that "
+        "are past their time. Every command that opens a store to work with it does this too; run "
+        "this one from a timer, so that nothing outstays its time while nobody calls.",
+    )
+    add_store(advancing)
+    advancing.set_defaults(run=advance)
+
+
+def advance(arguments: argparse.Namespace) -> None:
+    """Do what is due, and say what was done."""
+    clock = Clock(arguments.now, held=True)  # opening would do it and tell nobody
+    with opened(arguments, clock) as pyramid:
+        clock.release()
+        done = pyramid.advance()
+    print(json.dumps(asdict(done)) if arguments.json else _did(done))
+
+
+def _did(done: Advance) -> str:
+    told = [
+        f"{verb} {several(len(numbers), 'window')} ({', '.join(map(str, numbers))})"
+        for verb, numbers in (
+            ("sealed", done.sealed),
+            ("forgot", done.retired),
+            ("dropped unused", done.dropped),
+            ("checkpointed", done.checkpoints),
+            ("opened", done.opened),
+        )
+        if numbers
+    ]
+    if done.steps:
+        rows, steps = several(done.rows_erased, "hot row"), several(done.steps, "step")
+        told.append(f"erased {rows} in {steps}")
+    return "\n".join(told) or "nothing was due"
+
+
+def add_ledger(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    looking = commands.add_parser(
+        "ledger",
+        help="show what each window has spent on what",
+        description="Show what each window has spent on what, and the privacy that this leaves its "
+        "rows. Looking makes nothing due.",
+    )
+    add_store(looking)
+    looking.set_defaults(run=ledger)
+
+
+def ledger(arguments: argparse.Namespace) -> None:
+    """Show what was spent; looking makes nothing due."""
+    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+        report = pyramid.ledger.report()
+    if arguments.json:
+        print(json.dumps(report.to_dict()))
+    elif not report.windows:
+        print("nothing was spent: no window was opened yet")
+    else:
+        print(report)
+
+
+# --- tables come and go ----------------------------------------------------------------------
+
+
+def add_tables(commands: Commands[Parser]) -> None:
+    """Add both commands."""
+    grouping = commands.add_parser(
+        "group",
+        help="count features together from now on",
+        description="Count features together, from the next window that is not open yet.",
+    )
+    grouping.add_argument("features", metavar="FEATURE", nargs="+", help="features of the schema")
+    add_store(grouping)
+    grouping.set_defaults(run=group)
+
+    withdrawing = commands.add_parser(
+        "withdraw",
+        help="erase a feature or a group, everywhere and now",
+        description="Erase a feature or a group: its tables in every window, and a feature's "
+        "column in the hot rows. There is no way back. Backups made before end with it.",
+    )
+    withdrawing.add_argument("name", metavar="NAME", help="a feature, or a group as 'a,b'")
+    withdrawing.add_argument(
+        "--why", metavar="TEXT", required=True, help="the reason, for the deletion record"
+    )
+    add_store(withdrawing)
+    withdrawing.set_defaults(run=withdraw)
+
+
+def group(arguments: argparse.Namespace) -> None:
+    """Count features together."""
+    with opened(arguments) as pyramid:
+        pyramid.add_group(arguments.features)
+        tables = pyramid.schema.table_names
+    name = ",".join(arguments.features)
+    if arguments.json:
+        print(json.dumps({"group": name, "tables": tables}))
+    else:
+        print(f"{name} is counted from the next window that is not open yet")
+
+
+def withdraw(arguments: argparse.Namespace) -> None:
+    """Erase a feature or a group."""
+    with opened(arguments) as pyramid:
+        pyramid.withdraw(arguments.name, why=arguments.why)
+        tables = pyramid.schema.table_names
+    if arguments.json:
+        print(json.dumps({"withdrawn": arguments.name, "tables": tables}))
+    else:
+        print(f"erased {arguments.name}; what is left: {' '.join(tables)}")
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+def add_copies(commands: Commands[Parser]) -> None:
+    """Add both commands."""
+    backing = commands.add_parser(
+        "backup",
+        help="copy the store, or bring a copy up to date",
+        description="Copy the store, or bring a copy up to date. The copy opens with the same "
+        "store key, so it ends with the next erasure: make it anew after each hot step.",
+    )
+    backing.add_argument("target", metavar="TARGET", type=folder, help="the directory of the copy")
+    add_store(backing)
+    backing.set_defaults(run=backup)
+
+    restoring = commands.add_parser(
+        "restore",
+        help="make a store of a backup",
+        description="Make a store of a backup, in place of the one it was made of: from then on "
+        "nothing opens that one, nor any other copy. Give --keys if the new store's directory is "
+        "called otherwise than the old one's.",
+    )
+    restoring.add_argument(
+        "backup", metavar="BACKUP", type=folder, help="the directory of the copy"
+    )
+    add_store(restoring)
+    restoring.set_defaults(run=restore)
+
+
+def backup(arguments: argparse.Namespace) -> None:
+    """Copy the store, after what is due: an erasure would end the copy."""
+    with opened(arguments) as pyramid:
+        copied = pyramid.backup(arguments.target)
+    if arguments.json:
+        print(json.dumps({"backup": str(arguments.target), "bytes": copied}))
+    else:
+        print(f"copied {size(copied)} to {arguments.target}; it ends with the next erasure")
+
+
+def restore(arguments: argparse.Namespace) -> None:
+    """Make a store of a backup."""
+    from pyramidion.system import Pyramid
+
+    ours_to_interrupt()
+    keys, clock = keys_of(arguments), Clock(arguments.now)
+    with Pyramid.restore(arguments.backup, arguments.data, keys=keys, clock=clock) as pyramid:
+        status = pyramid.status()
+    if arguments.json:
+        print(json.dumps(status.to_dict()))
+        return
+    rows = several(status.summarised_rows, "row")
+    print(
+        f"made a store at {arguments.data} of {arguments.backup}: {rows} summarised, "
+        f"{several(status.hot_rows, 'hot row')}; nothing opens the other copies any more"
+    )

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.files import DataFile
+from pyramidion.replay import in_order
+from tests.cli.shell import NOW, Shell, as_bytes
+from tests.store.stores import DAY, SCHEMA, START, rows, tiny
+
+MEMORY = Path("/dev/shm")  # noqa: S108
+"""A disk in memory, where there is one: small stores then need no real syncs."""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    where = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="pyramidion-", dir=where) as folder:
+        yield Shell(Path(folder), capsys)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with 36 days of rows: three sealed windows, three hot days."""
+    folder = tmp_path_factory.mktemp("template")
+    file = folder / "history.parquet"
+    file.write_bytes(as_bytes(rows(3_600, START + np.arange(3_600) * DAY / 100), "parquet"))
+    keys = f"file:{folder}/keys/store.key"
+    with Pyramid.create(folder / "store", SCHEMA, tiny(), keys=keys, clock=lambda: NOW) as store:
+        assert sum(r.accepted for r in store.replay(in_order([DataFile(file)], SCHEMA))) == 3_600
+    return folder
+
+
+@pytest.fixture
+def filled(shell: Shell, template: Path) -> Shell:
+    """A copy of that store."""
+    shutil.copytree(template, shell.folder, dirs_exist_ok=True)
+    return shell

@@ -1,0 +1,204 @@
+"""Small stores for tests: tables of a few cells, a clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyramidion import Categorical, Label, Pyramid, Schema, Settings
+from pyramidion.counts.arena import Arena
+
+HOUR, DAY = 3_600.0, 86_400.0
+START = 1_000 * DAY
+SECOND = 1_000_000  # microseconds
+
+SCHEMA = Schema(
+    time="t",
+    label=Label("y", classes=[0, 1]),
+    features=[Categorical("a"), Categorical("b", domain=["x", "y"])],
+    groups=[("a", "b")],
+)
+TIMELESS = Schema(label=SCHEMA.label, features=SCHEMA.features, groups=SCHEMA.groups)
+TINY = {
+    "epsilon": 1.0,
+    "buckets": 16,
+    "rows": 2,
+    "count_window": "10d",
+    "retention": "50d",
+    "hot_window": "3d",
+    "hot_step": "1d",
+    "max_skew": "1h",
+    "max_rows_per_window": 100_000,
+}
+
+
+def tiny(**given: Any) -> Settings:
+    """Settings of a store that opens in milliseconds."""
+    return Settings(**TINY | given)
+
+
+def rows(size: int, at: Any = START, seed: int = 0) -> pa.Table:
+    """Rows of `SCHEMA` at some event times, in seconds."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "t": np.broadcast_to(np.asarray(at, dtype=np.float64), size).copy(),
+            "y": random.integers(0, 2, size),
+            "a": random.integers(0, 40, size).astype(str),
+            "b": random.choice(["x", "y", "z"], size),
+        }
+    )
+
+
+class Clock:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        """Seconds since the epoch."""
+        return self.now
+
+    def pass_(self, seconds: float) -> float:
+        """Let time pass; what it is then."""
+        self.now += seconds
+        return self.now
+
+
+class Stand:
+    """A place for one store and its key, and the handles that must be closed at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "store"
+        self.key = folder / "keys" / "store.key"
+        self.clock = Clock()
+        self.vault: Callable[[int, pa.Table], None] | None = None
+        self._open: list[Pyramid] = []
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a store is created and opened with."""
+        return {"keys": f"file:{self.key}", "clock": self.clock, "vault": self.vault}
+
+    def held(self, store: Pyramid) -> Pyramid:
+        """Close this one, too, when the test is over."""
+        self._open.append(store)
+        return store
+
+    def create(self, schema: Schema = SCHEMA, **settings: Any) -> Pyramid:
+        """A new store."""
+        return self.held(Pyramid.create(self.path, schema, tiny(**settings), **self.given))
+
+    def open(self, path: Path | None = None) -> Pyramid:
+        """The store, opened."""
+        return self.held(Pyramid.open(path or self.path, **self.given))
+
+    def reopen(self) -> Pyramid:
+        """The store, closed and opened again."""
+        self.close()
+        return self.open()
+
+    def close(self) -> None:
+        """Close all that is open."""
+        while self._open:
+            self._open.pop().close()
+
+    def files(self, folder: str) -> set[str]:
+        """Names of the files in a folder of the store."""
+        return {file.name for file in (self.path / folder).iterdir()}
+
+
+def settled(store: Pyramid) -> Pyramid:
+    """The store, once what it does behind the scenes is done."""
+    if store._kept is not None:
+        store._kept.result()
+    return store
+
+
+def observed(store: Pyramid, batch: Any, **given: Any) -> Any:
+    """Observe, and wait for what that sets off."""
+    receipt = store.observe(batch, **given)
+    settled(store)
+    return receipt
+
+
+# --- what is in the tables ------------------------------------------------------------
+
+
+def cells(arena: Arena) -> dict[str, np.ndarray]:
+    """The cells of each table, also of a populating one."""
+    return {
+        name: arena._flat(number).astype(np.int64) for name, number in arena.layout.index.items()
+    }
+
+
+def exact(store: Pyramid, arena: Arena, batches: Iterable[Any]) -> dict[str, np.ndarray]:
+    """What the cells of these tables would be without noise, after some batches."""
+    lifecycle, encoder = store._lifecycle, store._lifecycle.encoder_of(arena)
+    counted = Arena.exact(arena.layout)
+    for batch in batches:
+        counted.add(lifecycle.door.observations(batch).under(encoder))
+    return cells(counted)
+
+
+def noise(store: Pyramid, arena: Arena, batches: Iterable[Any]) -> dict[str, np.ndarray]:
+    """Cells less the exact counts of some batches."""
+    counts = exact(store, arena, batches)
+    return {name: found - counts[name] for name, found in cells(arena).items()}
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    """Whether two sets of tables have the same cells."""
+    return one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+
+
+def populating(store: Pyramid, number: int | None = None) -> Arena:
+    """The tables of a populating window, or of the only one."""
+    windows = store._lifecycle.populating
+    (number,) = windows if number is None else (number,)
+    return windows[number].arena
+
+
+def sealed(store: Pyramid, number: int) -> Arena:
+    """The tables of a sealed window, read from disk."""
+    return store._lifecycle._sealed(number)
+
+
+def states(store: Pyramid) -> dict[int, tuple[str, int]]:
+    """State and rows of each window by number."""
+    return {window.number: (window.state, window.rows) for window in store.status().windows}
+
+
+def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
+    """Copies of the tables of windows as they are born from now on: noise alone."""
+    copies: list[Arena] = []
+    adopt = store._lifecycle._adopt
+
+    def spy(number: int, arena: Arena, after: int) -> Any:
+        copies.append(arena.only(arena.layout.index))
+        return adopt(number, arena, after)
+
+    monkeypatch.setattr(store._lifecycle, "_adopt", spy)
+    return copies
+
+
+# --- failures ---------------------------------------------------------------------------
+
+
+def failing_once(monkeypatch: Any, place: Any, name: str, problem: Exception) -> list[Exception]:
+    """Have a call fail the first time; the list is empty once that has happened."""
+    real, left = getattr(place, name), [problem]
+
+    def call(*given: Any, **named: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*given, **named)
+
+    monkeypatch.setattr(place, name, call)
+    return left

@@ -1,0 +1,174 @@
+"""Formats: newer ones are refused, older ones are brought up to date, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.errors import FormatError, KeyHolderError, StorageError
+from pyramidion.storage import catalogue as module
+from tests.store.stores import DAY, Stand, rows, states
+
+KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
+
+
+def version(path: Path) -> int:
+    with sqlite3.connect(path / "catalogue.db") as db:
+        found = int(db.execute("PRAGMA user_version").fetchone()[0])
+    db.close()
+    return found
+
+
+def set_version(path: Path, number: int) -> None:
+    with sqlite3.connect(path / "catalogue.db") as db:
+        db.execute(f"PRAGMA user_version={number}")
+    db.close()
+
+
+def test_a_store_says_its_format(stand: Stand) -> None:
+    stand.create()
+    stand.close()
+    assert version(stand.path) == module.FORMAT == 1
+
+
+def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
+    stand.create().observe(rows(5))
+    stand.close()
+    set_version(stand.path, 2)
+    before = (stand.path / "catalogue.db").read_bytes()
+    with pytest.raises(FormatError, match=r"format 2 .* reads up to 1; upgrade"):
+        stand.open()
+    assert (stand.path / "catalogue.db").read_bytes() == before
+    set_version(stand.path, 1)
+    assert stand.open().status().hot_rows == 5
+
+
+def test_an_older_format_is_brought_up_to_date(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.create().observe(rows(5))
+    stand.close()
+
+    def add(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE grants (id INTEGER PRIMARY KEY) STRICT")
+        db.execute("ALTER TABLE windows ADD COLUMN level INTEGER NOT NULL DEFAULT 0")
+
+    monkeypatch.setattr(module, "FORMAT", 2)
+    monkeypatch.setitem(module.MIGRATIONS, 1, add)
+    store = stand.open()
+    assert store._lifecycle.catalogue.one("SELECT level FROM windows") == 0
+    assert store._lifecycle.catalogue.all("SELECT * FROM grants") == []
+    assert store.status().hot_rows == 5
+    store.observe(rows(5))
+    stand.close()
+    assert version(stand.path) == 2
+
+
+def test_several_formats_are_passed_through_in_order(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.create()
+    stand.close()
+    passed = []
+    monkeypatch.setattr(module, "FORMAT", 4)
+    for number in (1, 2, 3):
+        monkeypatch.setitem(module.MIGRATIONS, number, lambda _, n=number: passed.append(n))
+    stand.open()
+    stand.reopen()
+    assert passed == [1, 2, 3]
+
+
+def test_a_migration_that_fails_leaves_the_old_format_whole(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.create().observe(rows(5))
+    stand.close()
+
+    def first(db: sqlite3.Connection) -> None:
+        db.execute("ALTER TABLE windows ADD COLUMN level INTEGER NOT NULL DEFAULT 0")
+
+    def second(db: sqlite3.Connection) -> None:
+        db.execute("DROP TABLE imports")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FORMAT", 3)
+        patch.setitem(module.MIGRATIONS, 1, first)
+        patch.setitem(module.MIGRATIONS, 2, second)
+        with pytest.raises((StorageError, FormatError), match=r"catalogue\.db"):
+            stand.open()
+    assert version(stand.path) == 1
+    store = stand.open()
+    assert "level" not in store._lifecycle.catalogue.all("SELECT * FROM windows")[0].keys()  # noqa: SIM118
+    assert store.status().hot_rows == 5
+
+
+def test_a_store_whose_migration_fails_is_not_left_locked(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.create()
+    stand.close()
+
+    def broken(_: sqlite3.Connection) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "FORMAT", 2)
+        patch.setitem(module.MIGRATIONS, 1, broken)
+        with pytest.raises(ZeroDivisionError):
+            stand.open()
+    stand.open()
+
+
+# --- a store that was written by the first version ------------------------------------------
+
+
+@pytest.fixture
+def kept(stand: Stand) -> dict[str, object]:
+    """The store of format 1, copied to where it may be changed; what was recorded of it."""
+    shutil.copytree(KEPT / "store", stand.path)
+    stand.key.parent.mkdir()
+    shutil.copy(KEPT / "store.key", stand.key)
+    recorded: dict[str, object] = json.loads((KEPT / "recorded.json").read_text())
+    stand.clock.now = recorded["now"]  # type: ignore[assignment]
+    return recorded
+
+
+def test_a_store_of_format_1_opens_and_gives_the_numbers_it_gave(
+    stand: Stand, kept: dict[str, object]
+) -> None:
+    store = stand.open()
+    features = store.featurize(kept["rows"])
+    assert features.column_names == kept["names"]
+    found = np.array([features[name].to_pylist() for name in features.column_names])
+    assert found == pytest.approx(np.array(kept["features"]), abs=1e-6)
+    assert {str(k): list(v) for k, v in states(store).items()} == kept["windows"]
+    assert store.status().hot_rows == kept["hot_rows"]
+    assert json.loads(json.dumps(store.ledger.report().to_dict())) == kept["ledger"]
+
+
+def test_a_store_of_format_1_goes_on(stand: Stand, kept: dict[str, object]) -> None:
+    store = stand.open()
+    assert store.observe(kept["rows"], key="again").accepted == 3
+    assert store.observe(kept["rows"], key="batch 4").accepted == 20  # as it was acknowledged then
+    stand.clock.pass_(100 * DAY)
+    store.advance()
+    assert stand.reopen().status().hot_rows == 0
+
+
+def test_the_store_of_format_1_is_small() -> None:
+    assert sum(file.stat().st_size for file in KEPT.rglob("*") if file.is_file()) < 200_000
+
+
+def test_a_store_of_format_1_does_not_open_with_another_key(
+    stand: Stand, kept: dict[str, object]
+) -> None:
+    stand.key.write_text("{}")
+    with pytest.raises(KeyHolderError, match=r"does not have the key|holds no key"):
+        Pyramid.open(stand.path, **stand.given)
