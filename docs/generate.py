@@ -83,6 +83,8 @@ SCHEMA_REFUSALS = (
     'Schema(features=[carrier, dest, comma], label=late, groups=[("carrier", "dest")])',
     'Schema(features=[carrier], label=[Label(f"label {i}", classes=range(10)) for i in range(4)])',
     'Schema(features=[carrier], label=late).feature("carier")',
+    'Schema(features=[Categorical("carrier")], label=late).less("carrier")',
+    'Schema(features=[Categorical("who"), Categorical("a")], label=late, unit="who").less("who")',
 )
 
 TOML_REFUSALS = (

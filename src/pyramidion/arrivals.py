@@ -23,8 +23,9 @@ from pyramidion import records
 from pyramidion.batches import Batch, columns_of, take
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
-from pyramidion.lifecycle import Lifecycle, Part
+from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors, Observations
+from pyramidion.populating import Part
 from pyramidion.storage.hot import Appended, Parts, Receipt, Stored
 
 VaultHook = Callable[[int, pa.Table], None]

@@ -8,10 +8,11 @@ at once rather than at the first batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pyramidion import toml
 from pyramidion.checks import Value, checked_items, checked_keys, checked_name, fill, nearest
@@ -131,6 +132,39 @@ class Schema:
         rows = [self.feature(name).codes for name in table]
         known = [codes for codes in rows if codes is not None]
         return math.prod(known) if len(known) == len(rows) else None
+
+    def only(self, names: Collection[str]) -> Schema:
+        """Return the schema of some tables, groups in the order of their names."""
+        by_name = {",".join(group): group for group in self.groups}
+        return self._with(
+            features=[feature for feature in self.features if feature.name in names],
+            groups=[by_name[name] for name in names if name in by_name],
+        )
+
+    def plus(self, group: Iterable[str]) -> Schema:
+        """Return the schema with one more group."""
+        return self._with(groups=(*self.groups, tuple(group)))
+
+    def less(self, name: str) -> Schema:
+        """Return the schema without a feature and the groups it is in, or without a group."""
+        if name in map(",".join, self.groups):
+            return self._with(groups=[group for group in self.groups if ",".join(group) != name])
+        self.feature(name)  # says which names there are
+        if name == self.unit:
+            raise SchemaError(
+                f"feature {name!r} is also the unit that people are protected by; a stream without "
+                f"it needs a store of its own"
+            )
+        if len(self.features) == 1:
+            raise SchemaError(f"feature {name!r} is the only one; a store must count at least one")
+        return self._with(
+            features=[feature for feature in self.features if feature.name != name],
+            groups=[group for group in self.groups if name not in group],
+        )
+
+    def _with(self, **changes: Any) -> Schema:
+        names = ("features", "label", "groups", "time", "weight", "unit")
+        return Schema(**({name: getattr(self, name) for name in names} | changes))
 
     def to_dict(self) -> dict[str, object]:
         """Return plain lists, dicts, text and numbers, as TOML and JSON hold them."""

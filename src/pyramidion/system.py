@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from pyramidion.arrivals import Arrivals, Resume, VaultHook
 from pyramidion.backup import back_up, copied_back
+from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.lifecycle import Advance, Lifecycle
@@ -123,7 +124,7 @@ class Pyramid:
             raise
         try:
             if home.is_copy:
-                pyramid._lifecycle.take_over(pyramid._now())
+                take_over(pyramid._lifecycle, pyramid._now())
             home.settled(pyramid._now())
             pyramid.advance()
         except BaseException:
@@ -287,7 +288,7 @@ class Pyramid:
 
     def add_group(self, group: Iterable[str]) -> None:
         """Count features together, from the next window that is not open yet."""
-        self._do(self._keeper, lambda: self._lifecycle.add_group(group))
+        self._do(self._keeper, lambda: add_group(self._lifecycle, group))
 
     def withdraw(self, name: str, *, why: str) -> None:
         """Erase a feature or a group now: its tables in every window, its column in hot rows.
@@ -295,7 +296,7 @@ class Pyramid:
         Its share of the budget returns with the next window.
         """
         now = self._now()
-        self._do(self._keeper, lambda: self._lifecycle.withdraw(name, why, now))
+        self._do(self._keeper, lambda: withdraw(self._lifecycle, name, why, now))
 
     # --- what is there ---------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from tests.store.killing_model import Born, Model, digest
 Problem = tuple[str, str]
 """The fact that does not hold, and what was found instead."""
 
+OTHER = ".other"  # marks a batch that the vault got again, and not the same
+
 FACTS = {
     "reopens": "the store opens and goes on",
     "receipts": "a batch that is sent again is known, whether its first sender was killed or not",
@@ -75,7 +77,7 @@ class Look:
         return self.catalogue.all(sql)
 
     def _read(self, row: sqlite3.Row) -> Arena:
-        return self.lifecycle._tables.read(row["file"], self.lifecycle.keys.get(row["key"]))
+        return self.lifecycle.tables.read(row["file"], self.lifecycle.keys.get(row["key"]))
 
     def sealed(self) -> dict[int, Arena]:
         """The sealed windows, as they are on disk."""
@@ -179,6 +181,8 @@ class Look:
     def vault(self, folder: Path) -> Iterator[Problem]:
         """By number and content; what was looked at once is not read again."""
         found = {int(file.name) for file in folder.iterdir() if not file.suffix}
+        if others := [file.stem for file in folder.glob(f"*{OTHER}")]:
+            yield "vault", f"batches {others} were handed on again with other rows"
         if found != self.model.batches.keys():
             yield "vault", f"{sorted(found)[-5:]}, not {sorted(self.model.batches)[-5:]}"
         for number in (found & self.model.batches.keys()) - self.model.vaulted:

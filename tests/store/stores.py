@@ -167,7 +167,7 @@ def populating(store: Pyramid, number: int | None = None) -> Arena:
 
 def sealed(store: Pyramid, number: int) -> Arena:
     """The tables of a sealed window, read from disk."""
-    return store._lifecycle._sealed(number)
+    return store._lifecycle.tables.sealed(number)
 
 
 def states(store: Pyramid) -> dict[int, tuple[str, int]]:

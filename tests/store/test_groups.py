@@ -10,7 +10,6 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.estimates import Estimates
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError
-from pyramidion.lifecycle import only
 from pyramidion.observations import Door
 from tests.store.stores import (
     DAY,
@@ -94,7 +93,7 @@ def test_estimates_of_a_late_group_know_its_own_windows_alone(
     monkeypatch.setattr(Estimates, "_prior", lambda _: np.array([0.5, 0.5]))
     whole = store._lifecycle.snapshot()
     parts = Arena.total([sealed(store, 3), sealed(store, 4)])
-    door = Door(only(store.schema, parts.layout.index), store.settings, store._lifecycle.secret)
+    door = Door(store.schema.only(parts.layout.index), store.settings, store._lifecycle.secret)
     alone = Snapshot(door, parts, whole.guarantee)
     table = parts.layout.index["a,b"]
     assert whole._arena.layout.index["a,b"] == table

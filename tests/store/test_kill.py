@@ -26,7 +26,8 @@ import pytest
 import pyramidion
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
-from pyramidion.lifecycle import Lifecycle, Window
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.populating import Window
 from pyramidion.storage.data_keys import DataKeys
 from tests.store import killing_workload as work
 from tests.store.killing import OUTSIDE, Aftermath, Ordeal, lived_through

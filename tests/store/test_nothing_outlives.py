@@ -295,7 +295,7 @@ def _tables(store: Pyramid) -> Iterator[tuple[set[int], Any]]:
     sealed = {row[0] for row in ask("SELECT number FROM windows WHERE state = 'sealed'")}
     query = "SELECT kind, window, file, key FROM arenas WHERE current OR kind <> 'complete'"
     for row in ask(query):
-        arena = lifecycle._tables.read(row["file"], lifecycle.keys.get(row["key"]))
+        arena = lifecycle.tables.read(row["file"], lifecycle.keys.get(row["key"]))
         for table in arena.layout.tables:
             yield (sealed if row["kind"] == "complete" else {row["window"]}), table
 

@@ -258,7 +258,7 @@ def test_a_window_whose_sealing_failed_is_not_lost_by_a_withdrawal(
     store = stand.create(epsilon=float("inf"))
     store.observe(rows(30))
     stand.clock.pass_(10 * DAY)
-    failing_once(monkeypatch, store._lifecycle._tables, "write", StorageError("full"))
+    failing_once(monkeypatch, store._lifecycle.tables, "write", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
         store.advance()
     store.withdraw("b", why="the law")

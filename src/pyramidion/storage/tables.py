@@ -1,35 +1,101 @@
 """Count tables in encrypted files, each under a key of its own; written once, never changed.
 
-File names are random and never used twice, so a copy of one name is a copy of
-one content.
+File names are random and never used twice, so a copy of one name is a copy of one
+content. A file is written before the catalogue knows it, and superseded before it is
+removed: what a crash leaves is a file that nobody needs.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from pyramidion.counts.arena import Arena
+from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
-from pyramidion.storage.disk import read, write_durably
+from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.disk import read, remove, write_durably
 
 
-class TableFiles:
-    """The table files in one folder."""
+class Tables:
+    """The table files of a store: checkpoints, sealed windows, the complete tables."""
 
-    def __init__(self, folder: Path, secret: bytes) -> None:
+    def __init__(self, catalogue: Catalogue, keys: DataKeys, folder: Path, secret: bytes) -> None:
+        self._catalogue = catalogue
+        self._keys = keys
         self.folder = folder
         self._secret = secret
 
-    def write(self, arena: Arena, key: bytes) -> str:
-        """Write tables to a new file, durable on return; its name."""
-        name = f"{os.urandom(12).hex()}.tables"
+    def write(self, arena: Arena, kind: str, window: int | None = None) -> NewFile:
+        """Write tables to a new file, durable on return; the catalogue does not know it yet."""
+        key, name = DataKey.new(kind), f"{os.urandom(12).hex()}.tables"
         parts = arena.to_parts() if arena.sealed else arena.checkpoint()
-        write_durably(self.folder / name, sealed(key, parts, name.encode()))
-        return name
+        write_durably(self.folder / name, sealed(key.key, parts, name.encode()))
+        return NewFile(self, kind, window, key, name)
+
+    def add(self, file: NewFile, after: int) -> None:
+        """Make a file and its key known; within a transaction."""
+        self._keys.add(file.key)
+        self._catalogue.run(
+            "INSERT INTO arenas (kind, window, key, file, after, current) "
+            "VALUES (?, ?, ?, ?, ?, 1)",
+            file.kind,
+            file.window,
+            file.key.id,
+            file.name,
+            after,
+        )
+
+    def supersede(self, kind: str, window: int | None = None) -> None:
+        """What is current of a kind is not any more; within a transaction."""
+        self._catalogue.run(
+            "UPDATE arenas SET current = 0 WHERE kind = ? AND window IS ?", kind, window
+        )
+
+    def current(self, *kinds: str) -> list[sqlite3.Row]:
+        """The current files of some kinds, as the catalogue has them."""
+        rows = self._catalogue.all("SELECT * FROM arenas WHERE current = 1 ORDER BY id")
+        return [row for row in rows if row["kind"] in kinds]
 
     def read(self, name: str, key: bytes) -> Arena:
         """The tables in a file."""
         path = self.folder / name
         data = opened(key, read(path), name.encode(), what=str(path))
         return Arena.from_bytes(data, self._secret)
+
+    def of(self, row: sqlite3.Row) -> Arena:
+        """The tables in a file that the catalogue knows."""
+        return self.read(row["file"], self._keys.get(row["key"]))
+
+    def sealed(self, number: int) -> Arena:
+        """The tables of a sealed window."""
+        (row,) = (row for row in self.current("sealed") if row["window"] == number)
+        return self.of(row)
+
+    def forget(self, name: str) -> None:
+        """Remove a file that did not get into the catalogue."""
+        if self._catalogue.one("SELECT 1 FROM arenas WHERE file = ?", name) is None:
+            remove(self.folder, [name])
+
+
+class NewFile:
+    """A table file that is written and not yet in the catalogue; removed where that fails."""
+
+    def __init__(
+        self, tables: Tables, kind: str, window: int | None, key: DataKey, name: str
+    ) -> None:
+        self._tables = tables
+        self.kind, self.window, self.key, self.name = kind, window, key, name
+
+    def __enter__(self) -> Callable[..., None]:
+        return self.add
+
+    def add(self, *, after: int = 0) -> None:
+        """Make it known; within a transaction."""
+        self._tables.add(self, after)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._tables.forget(self.name)

@@ -1,0 +1,88 @@
+"""Changes of a store as a whole: groups come, features go, a copy takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyramidion import records
+from pyramidion.counts.layout import PRIOR
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+
+AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
+
+
+def add_group(store: Lifecycle, group: Iterable[str]) -> None:
+    """Count features together, from the next window that is not open yet."""
+    with store.moves:
+        schema = store.schema.plus(group)
+        with store.catalogue.transaction():
+            store.catalogue.note(schema=schema.to_toml())
+        with store.arrivals:
+            store.learn(schema)
+
+
+def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
+    """Erase a feature (its column in hot rows too) or a group: its tables in every window.
+
+    Its share of the budget returns with the next window that is opened.
+    """
+    with store.moves, store.arrivals:
+        store.settle(now)
+        schema, feature = store.schema.less(name), name in store.schema.feature_names
+        for window in store.windows.all():
+            if window.closed:
+                store.seal(window, now)
+        kept, after = {PRIOR, *schema.table_names}, store.last_batch()
+        complete = store.complete.only(kept) if store.complete is not None else None
+        populating = {n: window.arena.only(kept) for n, window in store.populating.items()}
+        files = [] if complete is None else [store.tables.write(complete, "complete")]
+        for row in store.tables.current("sealed"):
+            rest = store.tables.of(row).only(kept)
+            files.append(store.tables.write(rest, "sealed", row["window"]))
+        for number, arena in populating.items():
+            files.append(store.tables.write(arena, "checkpoint", number))
+        rows = store.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
+        reach("withdraw.written")
+
+        def before() -> None:
+            store.catalogue.note(schema=schema.to_toml())
+            store.hot.replace(rows)
+            for file in files:
+                store.tables.supersede(file.kind, file.window)
+                file.add(after=after if file.kind == "checkpoint" else 0)
+
+        def withdrawn() -> None:
+            store.learn(schema)
+            if feature:
+                store.hot.replaced(rows)
+            for number, arena in populating.items():
+                window = store.populating[number]
+                window.arena, window.encoder = arena, store.encoder_of(arena)
+                window.after, window.fresh = after, 0
+            store.change(complete, f"{name!r} was withdrawn")
+
+        old = [step.key.id for step, _ in rows]
+        what = f"feature or group {name!r}"
+        store.erase(what, why, now, keys=old, before=before, after=withdrawn)
+        store.publish()
+
+
+def take_over(store: Lifecycle, now: int) -> None:
+    """Make this copy the only one: from here on nothing opens the others.
+
+    Populating windows are sealed: a table that goes on in two places would subtract to exact
+    counts. Batch numbers that the other copy may have given are not given again.
+    """
+    with store.moves:
+
+        def before() -> None:
+            store.catalogue.note(copy="restoring", next_batch=store.last_batch() + AFAR)
+
+        if store.catalogue.about("copy", "") == "backup":
+            store.erase("keys of other copies", "restored from a backup", now, before=before)
+        windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
+        store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
+        for window in store.windows.taking():
+            store.close_window(window, now)
+        store.catalogue.note(copy="")
