@@ -211,6 +211,10 @@ AT_ODDS = [
     ({"max_skew": "30d1us"}, r"'max_skew' \(30d1us\) must be at most 'count_window' \(30d\)"),
     ({"hot_window": "366d"}, r"'hot_window' \(366d\) must be at most 'retention' \(365d\)"),
     ({"hot_step": "8d"}, r"'hot_step' \(8d\) must be at most 'hot_window' \(7d\)"),
+    (
+        {"hot_window": None, "hot_rows": 9, "hot_step": "366d"},
+        r"'hot_step' \(366d\) must be at most 'retention' \(365d\)",
+    ),
     ({"hot_rows": 9, "hot_step_rows": 10}, r"'hot_step_rows' \(10\) must be at most 'hot_rows'"),
     ({"hot_window": None}, "'hot_window' and 'hot_rows' are both None.*set one"),
     ({"count_window": 10**8 + 1}, "'count_window' .* at most 'max_rows_per_window'"),

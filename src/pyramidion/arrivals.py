@@ -83,6 +83,7 @@ class Arrivals:
                     continue  # the schema changed, or the same batch came by another thread
                 parts = lifecycle.place(found, now)
                 if parts and isinstance(parts[0], Part):
+                    table = _in_order(table, parts)
                     receipt = self._take(found, table, parts, now, once, resume)
                     with suppress(Exception):  # acknowledged all the same; tried again before more
                         self.hand_on(table)
@@ -103,10 +104,6 @@ class Arrivals:
         resume: Resume | None,
     ) -> Receipt:
         self._refuse_overfull(parts, len(found))
-        if len(parts) > 1:  # rows lie in the order of their windows
-            order = np.concatenate([part.rows for part in parts if part.rows is not None])
-            columns = [take(column, order) for column in table.columns]
-            table = pa.table(columns, names=table.column_names)
         receipt = Receipt(len(found), found.refused, sum(part.late for part in parts))
         hot, number = self._lifecycle.hot, self._lifecycle.last_batch() + 1
         appended = hot.append(number, table, now)
@@ -202,6 +199,15 @@ class Arrivals:
         """Note how far the vault has got."""
         with self._catalogue.transaction():
             self._catalogue.note(vaulted=self._vaulted)
+
+
+def _in_order(table: pa.Table, parts: list[Part]) -> pa.Table:
+    """Rows lie in the order of their windows, in the hot window and in the vault."""
+    if len(parts) == 1:
+        return table
+    order = np.concatenate([part.rows for part in parts if part.rows is not None])
+    columns = [take(column, order) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 def _refuse_unusable(once: str | None) -> None:

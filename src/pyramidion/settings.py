@@ -301,6 +301,7 @@ class Settings:
         self._check_at_most("max_skew", self.max_skew_us, "count_window", self.window_us)
         self._check_at_most("hot_window", self.hot_window_us, "retention", self.retention_us)
         self._check_at_most("hot_step", self.hot_step_us, "hot_window", self.hot_window_us)
+        self._check_at_most("hot_step", self.hot_step_us, "retention", self.retention_us)
         self._check_at_most("hot_step_rows", self.hot_step_rows, "hot_rows", self.hot_rows)
 
     def _check_at_most(self, small: str, low: int | None, large: str, high: int | None) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator
+from fcntl import LOCK_NB, flock
 from typing import Any
 
 import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, PyramidionError, StateError, StorageError
+from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.keys import FileHolder
 from tests.store.stores import DAY, TIMELESS, Stand, observed, rows, settled
 
@@ -19,51 +20,64 @@ LONG = 20.0  # seconds after which something that should have happened has not
 
 
 class Meeting:
-    """Two that erase copies of one store: the first is held where it destroys the other keys,
-    until the second is there too, or has to wait for it."""
+    """Two that erase copies of one store, in turns where nothing keeps them from it.
+
+    The first is under its new store key and about to look for others to destroy, then the
+    second is as far and has looked; the first destroys what it finds, the second what it found.
+    Where the second has to wait for the first, the first goes on alone.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._there, self._met, self._over = (threading.Event() for _ in range(3))
-        self._flock, self._drop = fcntl.flock, FileHolder.drop
-        self.problems: list[BaseException] = []
-        monkeypatch.setattr(fcntl, "flock", self._locked)
-        monkeypatch.setattr(FileHolder, "drop", lambda holder, names: self._dropped(holder, names))
+        self._there, self._looked, self._dropped, self._met = (threading.Event() for _ in range(4))
+        self._truncate, self._drop, self._flock = Catalogue.truncate_log, FileHolder.drop, flock
+        self._problems: list[BaseException] = []
+        monkeypatch.setattr(Catalogue, "truncate_log", lambda its: self._emptying(its))
+        monkeypatch.setattr(FileHolder, "drop", lambda its, names: self._dropping(its, names))
+        monkeypatch.setattr("fcntl.flock", self._locking)
 
     def of(self, first: Callable[[], Any], second: Callable[[], Any]) -> list[BaseException]:
         """Have both done; what they raised."""
-        one = threading.Thread(target=self._kept, args=[first, self._over], daemon=True)
-        other = threading.Thread(target=self._kept, args=[second, self._met], daemon=True)
+        one, other = (
+            threading.Thread(target=self._kept, args=[work], daemon=True)
+            for work in (first, second)
+        )
         one.start()
         assert self._there.wait(LONG)
         other.start()
         for thread in (one, other):
             thread.join(LONG)
             assert not thread.is_alive()
-        return self.problems
+        assert self._met.is_set()
+        return self._problems
 
-    def _kept(self, work: Callable[[], Any], done: threading.Event) -> None:
+    def _kept(self, work: Callable[[], Any]) -> None:
         try:
             work()
         except BaseException as problem:
-            self.problems.append(problem)
-        finally:
-            done.set()
+            self._problems.append(problem)
 
-    def _dropped(self, holder: FileHolder, names: Collection[str]) -> None:
+    def _emptying(self, catalogue: Catalogue) -> None:
         if not self._there.is_set():
             self._there.set()
-            assert self._met.wait(LONG)
-        elif not self._met.is_set():  # nothing kept the second from coming here
-            self._met.set()
-            assert self._over.wait(LONG)
-        self._drop(holder, names)
+            assert self._looked.wait(LONG)
+        self._truncate(catalogue)
 
-    def _locked(self, file: int, how: int) -> None:
+    def _dropping(self, holder: FileHolder, names: Collection[str]) -> None:
+        second = not self._looked.is_set()
+        if second:
+            self._looked.set()
+            assert self._dropped.wait(LONG)
+        self._drop(holder, names)
+        (self._met if second else self._dropped).set()
+        assert self._met.wait(LONG)
+
+    def _locking(self, file: int, how: int) -> None:
         try:
-            self._flock(file, how | fcntl.LOCK_NB)
+            self._flock(file, how | LOCK_NB)
         except BlockingIOError:
-            if how & fcntl.LOCK_NB:
+            if how & LOCK_NB:
                 raise
+            self._looked.set()
             self._met.set()
             self._flock(file, how)
 

@@ -126,6 +126,18 @@ def test_rows_do_not_leave_the_hot_window_before_the_vault_has_them(
     assert vault.rows == 5
 
 
+def test_a_batch_over_two_windows_lies_in_the_vault_as_in_the_hot_window(
+    stand: Stand, vault: Vault
+) -> None:
+    store, batch = stand.create(), rows(20)
+    now = stand.clock.pass_(10 * DAY - 60)  # a minute before the window ends
+    batch = batch.set_column(0, "t", pa.array([now + 120.0 * (row % 2) for row in range(20)]))
+    store.observe(batch)
+    ((number, kept, parts),) = store._lifecycle.hot.batches()
+    assert len(parts) == 2
+    assert vault.batches[number].to_pydict() == kept.to_pydict()
+
+
 def test_nothing_more_is_accepted_while_the_vault_refuses(stand: Stand, vault: Vault) -> None:
     store = stand.create()
     vault.failures = 2
