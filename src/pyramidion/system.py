@@ -19,7 +19,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -241,9 +240,12 @@ class Pyramid:
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         busy = self._kept is not None and not self._kept.done()
-        if not busy and self._lifecycle.is_due(now):
-            with suppress(RuntimeError):  # closed meanwhile
+        try:
+            if not busy and self._lifecycle.is_due(now):
                 self._kept = self._keeper.submit(self._lifecycle.advance, now)
+        except RuntimeError:
+            if not self._closed:  # or it was closed meanwhile, and what was observed is
+                raise
 
     def _raise_overdue(self, now: int) -> None:
         """What failed behind the scenes is done first, or its error is raised here."""
