@@ -19,7 +19,7 @@ changes which tables take them; `moves` is taken first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from pyramidion import records
+from pyramidion.batches import Batch
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.encoding import Encoder
@@ -530,6 +531,32 @@ class Lifecycle:
             return None
         door = Door(self.schema.only(complete.layout.index), self.settings, self.secret)
         return Snapshot(door, complete, promise)
+
+    def hot_rows(self) -> Iterator[tuple[Observations, Batch, Parts]]:
+        """The hot rows as the door gives them, batch by batch."""
+        for _, table, parts in self.hot.batches():
+            batch = records.batch_of(table)
+            yield self.door.observations(batch), batch, parts
+
+    def without_hot(self, snapshot: Snapshot, threads: int) -> Snapshot:
+        """A snapshot less the exact counts of the hot rows in it: as raw as these (P1)."""
+        with self.moves:
+            return snapshot.without_all(self._hot_in(snapshot), threads=threads)
+
+    def _hot_in(self, snapshot: Snapshot) -> Iterator[tuple[Observations, Collection[str]]]:
+        sealed = self.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
+        tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
+        for observations, _, parts in self.hot_rows():
+            start = 0
+            for window, rows in parts:
+                if window in tables:
+                    taken = observations.take(np.arange(start, start + rows))
+                    yield taken.under(snapshot.encoder), tables[window]
+                start += rows
+
+    def _tables_of(self, window: int) -> set[str]:
+        """The tables that a window counts: it paid for them."""
+        return {line.purpose for line in self.catalogue.lines(window) if line.kind == "table"}
 
     def guarantee(self) -> Guarantee | None:
         """What the complete tables promise; None while there are none."""

@@ -5,6 +5,7 @@ observe                 rows in: durable, hot, counted under noise, handed to th
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
+training_set            hot rows as features and labels, none meeting its own label
 add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
 backup, restore         a copy that shares the fate of its keys
@@ -26,11 +27,13 @@ import pyarrow as pa
 
 from pyramidion.arrivals import Arrivals, Resume, VaultHook
 from pyramidion.backup import back_up, copied_back
+from pyramidion.batches import Batch
 from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.learn.training_set import TrainingSet, label_of
 from pyramidion.lifecycle import Advance, Lifecycle
-from pyramidion.observations import Errors
+from pyramidion.observations import Errors, Observations
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
@@ -65,6 +68,7 @@ class Pyramid:
         self._snapshot: Snapshot | None = None
         self._handed_out: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self._intake = ThreadPoolExecutor(1, INTAKE)
+        self._raw: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self._keeper = ThreadPoolExecutor(1, KEEPER)
         self._kept: Future[Advance] | None = None
         self._looked = 0
@@ -72,6 +76,7 @@ class Pyramid:
         self._closing = threading.Lock()
         self._renew("")
         self._lifecycle.changed.append(self._renew)
+        self._lifecycle.leaving.append(self._expire_raw)
 
     # --- a store -------------------------------------------------------------------
 
@@ -261,6 +266,7 @@ class Pyramid:
         """A new snapshot when the complete tables change; old ones expire where they must."""
         self._snapshot = self._lifecycle.snapshot()
         if why:
+            self._expire_raw()
             for old in list(self._handed_out):
                 old.expire(why)
             self._handed_out.clear()
@@ -285,6 +291,26 @@ class Pyramid:
     def featurize(self, rows: Any) -> pa.Table:
         """Features of rows, from the complete tables."""
         return self.snapshot().featurize(rows)
+
+    def training_set(self, label: str | None = None) -> TrainingSet:
+        """The hot rows as features and labels, for training: P1, gone when the rows go."""
+        snapshot = self.snapshot()
+        chosen = label_of(self.schema, label)
+        threads = os.cpu_count() or 1
+        raw = self._do(self._keeper, lambda: self._lifecycle.without_hot(snapshot, threads))
+        self._raw.add(raw)
+
+        def source() -> Iterator[tuple[Observations, Batch]]:
+            self._usable()
+            for observations, batch, _ in self._lifecycle.hot_rows():
+                yield observations.under(raw.encoder), batch
+
+        return TrainingSet(raw, source, self.schema, chosen)
+
+    def _expire_raw(self) -> None:
+        for raw in list(self._raw):
+            raw.expire("hot rows that were taken off it leave")
+        self._raw.clear()
 
     # --- tables come and go ----------------------------------------------------------
 

@@ -155,7 +155,13 @@ def test_counting_in_memory_reserves_nothing() -> None:
 # --- containers ----------------------------------------------------------------------
 
 
-def test_all_containers_give_the_same_features() -> None:
+@pytest.fixture
+def one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same hash key for every fit: otherwise keys collide differently each time."""
+    monkeypatch.setattr("pyramidion.learn.counting.secrets.token_bytes", bytes)
+
+
+def test_all_containers_give_the_same_features(one_secret: None) -> None:
     X, y = flights()
     frames = {
         "pandas": X,
@@ -185,7 +191,7 @@ def test_a_dict_of_columns_is_a_table_and_not_a_row() -> None:
         featurizer.transform({"carrier": ["C0"], "plane": [1, 2]})
 
 
-def test_arrays_have_columns_by_position() -> None:
+def test_arrays_have_columns_by_position(one_secret: None) -> None:
     X, y = flights()
     array = X.to_numpy()
     featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1]).fit(array, y)
@@ -590,7 +596,7 @@ def test_fit_transform_spends_epsilon_once_and_says_that_its_output_is_raw() -> 
     assert featurizer.transform(X).guarantee.level == "P2"  # type: ignore[attr-defined]
 
 
-def test_a_row_never_meets_its_own_label_in_fit_transform() -> None:
+def test_a_row_never_meets_its_own_label_in_fit_transform(one_secret: None) -> None:
     X, y = flights(1_000)
     first = CountFeaturizer(epsilon=INF, classes=[0, 1], random_state=3).fit_transform(X, y)
     flipped = y.copy()

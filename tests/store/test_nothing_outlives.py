@@ -99,12 +99,14 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         "featurize": PAID,
+        "training_set": "P1: in memory, expires when its rows leave",
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "estimates": PAID,
-        "without": "P1: in memory, never stored",
+        "encoder": "makes keys by the stream's secret, of rows that one has",
+        **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,
         **dict.fromkeys(("names", "guarantee"), PUBLIC),
     },
@@ -279,7 +281,7 @@ def test_every_exported_name_is_mapped():
 
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
-    known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table"}
+    known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
             call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)

@@ -163,7 +163,13 @@ class Arena:
                 "that these tables were made for"
             )
 
-    def _apply(self, observations: Observations, weights: NDArray[np.int64], threads: int) -> None:
+    def _apply(
+        self,
+        observations: Observations,
+        weights: NDArray[np.int64],
+        threads: int,
+        names: Collection[str] | None = None,
+    ) -> None:
         """Count in every table, or in none: what was counted is taken out where one fails.
 
         Workers do it, also a single one: Ctrl-C stops the main thread alone, so
@@ -178,7 +184,9 @@ class Arena:
                 self._count(table, observations, weights, start, stop, slots)
                 done.append((table, start, stop))
 
-        tables = sorted(range(len(self.layout.tables)), key=self._effort)
+        index = self.layout.index
+        wanted = [index[name] for name in index if names is None or name in names]
+        tables = sorted(wanted, key=self._effort)
         pool = ThreadPoolExecutor(threads if len(observations) >= _FEW else 1)
         try:
             list(pool.map(count, tables))
@@ -235,14 +243,24 @@ class Arena:
 
         The result is as raw as those rows (P1): never store it.
         """
-        self._must_be_sealed()
-        self._must_fit(observations)
-        if len(observations) > self.rows:
-            raise StateError("more rows than these tables hold cannot be taken off them")
+        return self.without([(observations, self.layout.index)], threads)
+
+    def without(
+        self, batches: Iterable[tuple[Observations, Collection[str]]], threads: int = 1
+    ) -> Arena:
+        """These sealed tables without the exact counts of batches, each in the tables named.
+
+        Rows of a window that lacked a table were never counted there. As raw as the rows
+        (P1): never store it.
+        """
         rest = self._twin()
         rest.raw = True
-        rest._apply(observations, -observations.weights, threads)
-        rest.rows -= len(observations)
+        for observations, names in batches:
+            self._must_fit(observations)
+            if len(observations) > rest.rows:
+                raise StateError("more rows than these tables hold cannot be taken off them")
+            rest._apply(observations, -observations.weights, threads, names)
+            rest.rows -= len(observations)
         rest.seal()
         return rest
 

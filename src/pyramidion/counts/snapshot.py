@@ -6,7 +6,7 @@ how counts become probabilities, and the guarantee it carries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
+from pyramidion.encoding import Encoder
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
@@ -82,6 +83,11 @@ class Snapshot:
         if self._expired or estimates is None:
             raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
         return estimates
+
+    @property
+    def encoder(self) -> Encoder:
+        """Makes the keys of these tables."""
+        return self._door.encoder
 
     @property
     def names(self) -> list[str]:
@@ -156,9 +162,16 @@ class Snapshot:
 
         As raw as those observations (P1): for training in memory, never stored.
         """
+        self._fresh()
+        return self.without_all([(observations, self._arena.layout.index)], threads=threads)
+
+    def without_all(
+        self, batches: Iterable[tuple[Observations, Collection[str]]], *, threads: int = 1
+    ) -> Snapshot:
+        """This snapshot less the exact counts of batches, each in the tables named (P1)."""
         estimates = self._fresh()
         raw = copy(self)
-        raw._arena = self._arena.minus(observations, threads)
+        raw._arena = self._arena.without(batches, threads)
         raw.estimates = estimates.on(raw._arena)
         raw.guarantee = self.guarantee.raw()
         return raw
