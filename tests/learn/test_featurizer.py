@@ -75,7 +75,14 @@ def _exempt(_: CountFeaturizer) -> dict[str, str]:
     )
 
 
+@pytest.fixture
+def one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same hash key for every fit: otherwise keys collide differently each time."""
+    monkeypatch.setattr("pyramidion.learn.counting.secrets.token_bytes", bytes)
+
+
 @pytest.mark.filterwarnings("ignore:column '.*' holds floats")
+@pytest.mark.usefixtures("one_secret")
 @parametrize_with_checks(
     [CountFeaturizer(epsilon=INF, buckets=4096)], expected_failed_checks=_exempt
 )
@@ -153,12 +160,6 @@ def test_counting_in_memory_reserves_nothing() -> None:
 
 
 # --- containers ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same hash key for every fit: otherwise keys collide differently each time."""
-    monkeypatch.setattr("pyramidion.learn.counting.secrets.token_bytes", bytes)
 
 
 def test_all_containers_give_the_same_features(one_secret: None) -> None:
