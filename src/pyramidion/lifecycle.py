@@ -406,12 +406,14 @@ class Lifecycle:
             raise problem
 
     def _last_call(self) -> Exception | None:
+        """Tell everybody that rows leave; one that fails keeps neither them nor the others."""
+        problems = []
         for call in self.leaving:
             try:
                 call()
             except Exception as problem:  # whatever it is: rows leave when their time is over
-                return problem
-        return None
+                problems.append(problem)
+        return problems[0] if problems else None
 
     def _retired(self, numbers: list[int]) -> PyramidionError | None:
         """Retire windows; a damaged table file does not keep hot rows from being erased."""
@@ -541,6 +543,8 @@ class Lifecycle:
     def without_hot(self, snapshot: Snapshot, threads: int) -> Snapshot:
         """A snapshot less the exact counts of the hot rows in it: as raw as these (P1)."""
         with self.moves:
+            if not snapshot.holds(self.complete):  # a seal whose erasure is not finished, or later
+                raise StateError("the complete tables are changing; call advance() and try again")
             return snapshot.without_all(self._hot_in(snapshot), threads=threads)
 
     def _hot_in(self, snapshot: Snapshot) -> Iterator[tuple[Observations, Collection[str]]]:

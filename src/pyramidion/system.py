@@ -30,7 +30,7 @@ from pyramidion.backup import back_up, copied_back
 from pyramidion.batches import Batch
 from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import SchemaError, StateError, StorageError
 from pyramidion.learn.training_set import TrainingSet, label_of
 from pyramidion.lifecycle import Advance, Lifecycle
 from pyramidion.observations import Errors, Observations
@@ -294,16 +294,26 @@ class Pyramid:
 
     def training_set(self, label: str | None = None) -> TrainingSet:
         """The hot rows as features and labels, for training: P1, gone when the rows go."""
-        snapshot = self.snapshot()
-        chosen = label_of(self.schema, label)
-        threads = os.cpu_count() or 1
-        raw = self._do(self._keeper, lambda: self._lifecycle.without_hot(snapshot, threads))
-        self._raw.add(raw)
+        chosen, threads = label_of(self.schema, label), os.cpu_count() or 1
+
+        def taken_off() -> Snapshot:  # where windows are moved, so that none moves meanwhile
+            raw = self._lifecycle.without_hot(self.snapshot(), threads)
+            self._raw.add(raw)
+            return raw
+
+        raw = self._do(self._keeper, taken_off)
 
         def source() -> Iterator[tuple[Observations, Batch]]:
             self._usable()
-            for observations, batch, _ in self._lifecycle.hot_rows():
-                yield observations.under(raw.encoder), batch
+            try:
+                for observations, batch, _ in self._lifecycle.hot_rows():
+                    yield observations.under(raw.encoder), batch
+            except StorageError:
+                if not raw.expired:
+                    raise
+                raise StateError(
+                    "hot rows of this training set have left; take a new one"
+                ) from None
 
         return TrainingSet(raw, source, self.schema, chosen)
 

@@ -99,6 +99,44 @@ def test_it_expires_when_a_row_of_it_leaves(stand: Stand) -> None:
         list(training.batches())
 
 
+def test_it_expires_also_when_the_vault_refuses_the_leaving_rows(stand: Stand) -> None:
+    def refusing(number: int, table: pa.Table) -> None:
+        if stand.clock.now > START + 12 * DAY:
+            raise ConnectionError
+
+    stand.vault = refusing
+    store, _ = rolled(stand)
+    training = store.training_set()
+    store._arrivals._vaulted = 0  # as if nothing had reached it
+    stand.clock.pass_(5 * DAY)
+    with pytest.raises(ConnectionError):
+        store.advance()
+    with pytest.raises(StateError, match="expired"):
+        list(training.batches())
+
+
+def test_rows_that_leave_while_they_are_gone_through_are_not_called_damage(stand: Stand) -> None:
+    store, _ = rolled(stand)
+    training = store.training_set()
+    batches = training.batches()
+    next(batches)
+    stand.clock.pass_(20 * DAY)
+    store.advance()
+    with pytest.raises(StateError, match=r"expired|have left"):
+        list(batches)
+
+
+def test_a_snapshot_of_before_a_seal_is_not_taken_for_the_complete_tables(stand: Stand) -> None:
+    store, _ = rolled(stand)
+    old = store.snapshot()
+    stand.clock.pass_(9 * DAY)
+    store.advance()
+    with pytest.raises(StateError, match="changing"):
+        store._lifecycle.without_hot(old, 1)
+    observed(store, rows(5, stand.clock.now, seed=4))
+    assert len(store.training_set().y) == store.status().hot_rows
+
+
 def test_it_expires_when_a_window_retires_or_a_feature_is_withdrawn(stand: Stand) -> None:
     store, _ = rolled(stand)
     training = store.training_set()

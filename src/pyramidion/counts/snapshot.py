@@ -77,6 +77,15 @@ class Snapshot:
         vars(self).pop("_arena", None)
         vars(self).pop("estimates", None)
 
+    @property
+    def expired(self) -> bool:
+        """Whether it answers no more."""
+        return bool(self._expired)
+
+    def holds(self, arena: Arena | None) -> bool:
+        """Whether these are its tables."""
+        return arena is not None and vars(self).get("_arena") is arena
+
     def _fresh(self) -> Estimates:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
         estimates: Estimates | None = vars(self).get("estimates")
