@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pyramidion import records
 from pyramidion.batches import Batch, columns_of, take
+from pyramidion.checks import encodable
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
@@ -217,5 +218,5 @@ def _refuse_unusable(once: str | None) -> None:
         raise ObservationError(
             f"an idempotency key must be text of 1 to {MOST_KEY} letters; send one such as a UUID"
         )
-    if any("\ud800" <= letter <= "\udfff" for letter in once):
+    if not encodable(once):
         raise ObservationError("an idempotency key must be valid Unicode; send one such as a UUID")

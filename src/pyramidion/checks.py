@@ -51,7 +51,7 @@ def checked_name(what: str, name: object) -> str:
         )
     if not name.strip():
         raise SchemaError(f"the name of {what} is empty; write the column's name")
-    if not _encodable(name):
+    if not encodable(name):
         raise SchemaError(f"the name {name!r} of {what} is not valid Unicode; rename the column")
     return name
 
@@ -104,12 +104,12 @@ def _checked_value(what: str, value: object) -> Value:
         raise SchemaError(f"{what} holds {value!r}; remove it, values must be finite")
     if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
         raise SchemaError(f"{what} holds a whole number beyond 64 bits; write it as text")
-    if isinstance(value, str) and not _encodable(value):
+    if isinstance(value, str) and not encodable(value):
         raise SchemaError(f"{what} holds {value!r}, which is not valid Unicode; correct the text")
     return value
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
     """Whether UTF-8 can hold the text; a lone surrogate it cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 

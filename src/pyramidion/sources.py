@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pyramidion.errors import ObservationError, SchemaError
 
-_SUFFIXES = {
+SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
@@ -76,10 +76,10 @@ class Source:
                 f"standard input does not tell its format; say which of {', '.join(_EXPECTED)}"
             )
         suffix = (self.path.with_suffix("") if self._gzip else self.path).suffix.lower()
-        found = _SUFFIXES.get(suffix)
+        found = SUFFIXES.get(suffix)
         if found is None or (self._gzip and found in BINARY):
             raise SchemaError(
-                f"{self.name} ends in no known format; use one of {', '.join(_SUFFIXES)}"
+                f"{self.name} ends in no known format; use one of {', '.join(SUFFIXES)}"
             )
         return found, suffix
 

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pyramidion import PrivacyError, Settings
 from pyramidion.privacy.birth import shares_of
-from pyramidion.privacy.budget import epsilon_of, rho_of
-from pyramidion.privacy.ledger import Book, Ledger, Line, MemoryBook, budget_of
+from pyramidion.privacy.budget import budget_of, epsilon_of, rho_of
+from pyramidion.privacy.ledger import Book, Ledger, Line, MemoryBook
 
 RESERVES = {"weights": Fraction(1, 20), "bins": Fraction(0), "selection": Fraction(1, 10)}
 TABLES = {"": Fraction(1, 50), "carrier": Fraction(33, 100), "selection": Fraction(1, 2)}

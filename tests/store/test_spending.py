@@ -10,7 +10,7 @@ import pytest
 
 from pyramidion.errors import PrivacyError, StateError, StorageError
 from pyramidion.privacy.birth import Birth
-from pyramidion.privacy.ledger import budget_of
+from pyramidion.privacy.budget import budget_of
 from pyramidion.storage.tables import Tables
 from tests.store.stores import (
     DAY,

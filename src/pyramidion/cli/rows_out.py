@@ -86,11 +86,12 @@ def _kind(arguments: argparse.Namespace) -> str:
     """The format to write."""
     if arguments.output is None:
         return "json" if arguments.json else "csv"
-    kind = _SUFFIXES.get(arguments.output.suffix.lower())
+    from pyramidion.sources import SUFFIXES
+
+    kind = SUFFIXES.get(arguments.output.suffix.lower())
     if kind is None:
         raise SchemaError(
-            f"--output {arguments.output} ends in no known format; use one of "
-            f"{', '.join(_SUFFIXES)}"
+            f"--output {arguments.output} ends in no known format; use one of {', '.join(SUFFIXES)}"
         )
     return kind
 
@@ -197,13 +198,4 @@ _WRITERS: dict[str, Callable[[BinaryIO, list[str], Guarantee], AbstractContextMa
     "json": _json,
     "parquet": _parquet,
     "arrow": _arrow,
-}
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
 }

@@ -19,7 +19,7 @@ from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.encoding import TableShape
 from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.guarantee import Guarantee
-from pyramidion.privacy.budget import gaussian_variance, laplace_scale, rho_of
+from pyramidion.privacy.budget import budget_of, gaussian_variance, laplace_scale
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.settings import Settings
@@ -77,18 +77,18 @@ class Birth:
         if s.mechanism == "none":
             return None
         if s.mechanism == "laplace":
-            epsilon = share * Fraction(s.epsilon)
+            epsilon = share * self._budget
             return DiscreteLaplace.at_least(
                 laplace_scale(epsilon=epsilon, k=s.k, omega=s.omega, rows=rows)
             )
         return DiscreteGaussian.at_least(
-            gaussian_variance(rho=share * self._rho, k=s.k, omega=s.omega, rows=rows)
+            gaussian_variance(rho=share * self._budget, k=s.k, omega=s.omega, rows=rows)
         )
 
     @cached_property
-    def _rho(self) -> Fraction:
-        """The zCDP budget of a window, as large as (ε, δ) allow."""
-        return Fraction(rho_of(epsilon=self.settings.epsilon, delta=self.settings.delta))
+    def _budget(self) -> Fraction:
+        """ε or ρ of a window, as large as (ε, δ) allow."""
+        return budget_of(self.settings)[1]
 
     @cached_property
     def layout(self) -> Layout:

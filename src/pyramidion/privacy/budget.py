@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 from pyramidion.errors import PrivacyError
+from pyramidion.settings import Settings
 
 LEAST_DELTA = 1e-300  # below, doubles lose digits and rounding could overspend
 SLACK = 1e-9  # relative; double rounding in log δ stays below 1e-12 for the δ one would choose
@@ -57,6 +59,22 @@ def delta_of(*, rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(bound, 0.0)))
 
 
+def budget_of(settings: Settings) -> tuple[str, Fraction]:
+    """The unit and the budget of every window: ρ, pure ε, or nothing to keep.
+
+    What is charged and what the noise is drawn for are both shares of this.
+
+    >>> budget_of(Settings(epsilon=0.5, delta=0))
+    ('epsilon', Fraction(1, 2))
+    """
+    if settings.mechanism == "none":
+        return "none", Fraction(0)
+    if settings.mechanism == "laplace":
+        return "epsilon", Fraction(settings.epsilon)
+    return "rho", Fraction(rho_of(epsilon=settings.epsilon, delta=settings.delta))
+
+
+@cache
 def rho_of(*, epsilon: float, delta: float) -> float:
     """The largest ρ that keeps (ε, δ), rounded down.
 

@@ -31,7 +31,7 @@ from threading import RLock
 from typing import Literal, Protocol
 
 from pyramidion.errors import PrivacyError
-from pyramidion.privacy.budget import epsilon_of, rho_of
+from pyramidion.privacy.budget import budget_of, epsilon_of
 from pyramidion.settings import Settings
 
 Kind = Literal["budget", "table", "reserve", "spend", "forfeit"]
@@ -317,19 +317,6 @@ class Ledger:
 
 
 _RESERVED = ("reserve", *USES)
-
-
-def budget_of(settings: Settings) -> tuple[str, Fraction]:
-    """Return the unit and the budget of every window: ρ, pure ε, or nothing to keep.
-
-    >>> budget_of(Settings(epsilon=0.5, delta=0))
-    ('epsilon', Fraction(1, 2))
-    """
-    if settings.mechanism == "none":
-        return "none", Fraction(0)
-    if settings.mechanism == "laplace":
-        return "epsilon", Fraction(settings.epsilon)
-    return "rho", Fraction(rho_of(epsilon=settings.epsilon, delta=settings.delta))
 
 
 def _exact(amount: object) -> Fraction:
