@@ -19,25 +19,21 @@ changes which tables take them; `moves` is taken first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pyramidion import records
-from pyramidion.batches import Batch
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.snapshot import Snapshot
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
     FormatError,
-    PyramidionError,
     StateError,
     StorageError,
 )
-from pyramidion.guarantee import Guarantee
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
 from pyramidion.populating import Part, Populating, Window
@@ -53,22 +49,6 @@ from pyramidion.storage.segments import Segments
 from pyramidion.storage.tables import Tables
 
 FOREVER = 1 << 62  # microseconds
-
-
-@dataclass
-class Advance:
-    """What `advance` did."""
-
-    sealed: list[int] = field(default_factory=list)
-    steps: int = 0
-    rows_erased: int = 0
-    retired: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    checkpoints: list[int] = field(default_factory=list)
-    opened: list[int] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return any(vars(self).values())
 
 
 class Lifecycle:
@@ -92,7 +72,7 @@ class Lifecycle:
         self.windows = Populating(settings)
         self.populating = self.windows.windows
         self.complete: Arena | None = None
-        self._published = True
+        self.published = True
         """Whether the complete tables are served as they are."""
         self._oldest: int | None = None
         """When the oldest window that is not erased began; None: look it up."""
@@ -115,7 +95,7 @@ class Lifecycle:
         shares = dict(self.settings.shares or ())
         kept = {name: share for name, share in shares.items() if name in schema.table_names}
         settings = replace(self.settings, shares=kept or None)
-        self._birth = Birth(settings, self.door.encoder.shapes, schema.cardinality, self.secret)
+        self.birth = Birth(settings, self.door.encoder.shapes, schema.cardinality, self.secret)
 
     # --- opening a store -----------------------------------------------------------
 
@@ -196,7 +176,7 @@ class Lifecycle:
             start = slots.start(slot) if slots is not None else None
             stop = slots.stop(slot) if slots is not None else None
             number = int(self.catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
-            birth = self._birth
+            birth = self.birth
             with self.catalogue.transaction():
                 self.catalogue.run(
                     "INSERT INTO windows (number, state, slot, start, stop) "
@@ -283,7 +263,7 @@ class Lifecycle:
                 def after() -> None:
                     with self.arrivals:
                         self.populating.pop(number)
-                    self.complete, self._oldest, self._published = complete, None, False
+                    self.complete, self._oldest, self.published = complete, None, False
 
                 what = f"populating states of window {number}"
                 self.erase(what, "sealed", now, before=before, after=after)
@@ -292,7 +272,7 @@ class Lifecycle:
 
     def change(self, complete: Arena | None, why: str) -> None:
         """Other complete tables; older ones must go at once."""
-        self.complete, self._oldest, self._published = complete, None, not self.keys.unfinished
+        self.complete, self._oldest, self.published = complete, None, not self.keys.unfinished
         for call in self.changed:
             call(why)
 
@@ -304,8 +284,8 @@ class Lifecycle:
 
     def publish(self) -> None:
         """Serve what was sealed, once nothing opens the states before it any more."""
-        if not self._published and not self.keys.unfinished:
-            self._published = True
+        if not self.published and not self.keys.unfinished:
+            self.published = True
             for call in self.changed:
                 call("")
 
@@ -327,9 +307,10 @@ class Lifecycle:
                     "UPDATE windows SET state = 'erased' WHERE number = ?", window.number
                 )
 
-    # --- what is due -----------------------------------------------------------------------
+    # --- retire and erase ---------------------------------------------------------------------
 
-    def _past(self, now: int, *, remember: bool = False) -> list[int]:
+    def past(self, now: int, *, remember: bool = False) -> list[int]:
+        """Windows past their retention, and such whose erasure was broken off."""
         if self._oldest is not None and self._oldest + self.settings.retention_us > now:
             return []  # the usual case, asked at every turn
         rows = self.catalogue.all(
@@ -345,104 +326,7 @@ class Lifecycle:
             self._oldest = FOREVER if oldest is None else oldest
         return [row["number"] for row in rows]
 
-    def is_due(self, now: int) -> bool:
-        """Whether `advance` would do something. Takes no lock, so nobody waits for the answer."""
-        return bool(
-            self.windows.over(now)
-            or self.hot.leaving(now)
-            or self.windows.full()
-            or self._past(now)
-            or self.windows.next(now) is not None
-            or self.keys.unfinished
-        )
-
-    def advance(self, now: int) -> Advance:
-        """Do all that is due."""
-        done = Advance()
-        with self.moves:
-            self.settle(now)
-            for window in self.windows.over(now):
-                if window.stop is not None and window.stop <= now:
-                    self.windows.passed = max(self.windows.passed, window.slot)
-                with self.arrivals:
-                    window.closed = True  # or rows could come while an empty one is dropped
-                (done.sealed if window.arena.rows else done.dropped).append(window.number)
-                self.close_window(window, now)
-            self._forget(now, done)
-            for window in self.windows.full():
-                self.checkpoint(window)
-                done.checkpoints.append(window.number)
-            slot = self.windows.next(now)
-            if slot is not None:
-                done.opened.append(self.open(slot, now))
-        return done
-
-    # --- forgetting ----------------------------------------------------------------------------
-
-    def _forget(self, now: int, done: Advance) -> None:
-        """Hot rows whose time is over and windows past retention: one erasure for all."""
-        past = self._past(now, remember=True)
-        problem: Exception | None = self._retired(past)
-        if problem is not None:
-            past = []
-        with self.arrivals:
-            steps = self.hot.leaving(now)
-            for step in steps:
-                step.closed = True
-        if steps:
-            problem = self._last_call() or problem
-        if not steps and not past:
-            if problem is not None:
-                raise problem
-            return
-        done.checkpoints += self._checkpoint_before(steps)
-        done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
-        done.retired = past
-        told = [f"hot step {step.number}" for step in steps]
-        told += [f"window {number}" for number in past]
-        why = "past its time"
-        self.erase(", ".join(told), why, now, steps=steps, windows=past)
-        if problem is not None:
-            raise problem
-
-    def _last_call(self) -> Exception | None:
-        """Tell everybody that rows leave; one that fails keeps neither them nor the others."""
-        problems = []
-        for call in self.leaving:
-            try:
-                call()
-            except Exception as problem:  # whatever it is: rows leave when their time is over
-                problems.append(problem)
-        return problems[0] if problems else None
-
-    def _retired(self, numbers: list[int]) -> PyramidionError | None:
-        """Retire windows; a damaged table file does not keep hot rows from being erased."""
-        try:
-            if numbers:
-                self._retire(numbers)
-        except (FormatError, StorageError) as problem:
-            return problem
-        return None
-
-    def _checkpoint_before(self, steps: Collection[Step]) -> list[int]:
-        """Rows may only leave when a checkpoint has them."""
-        reach("step.before")
-        made = []
-        for window in self.windows.taking():
-            if any(self._has_after(step, window) for step in steps):
-                self.checkpoint(window)
-                made.append(window.number)
-        reach("step.checkpointed")
-        return made
-
-    def _has_after(self, step: Step, window: Window) -> bool:
-        return any(
-            window.number in dict(batch.parts)
-            for batch in step.batches
-            if batch.number > window.after
-        )
-
-    def _retire(self, numbers: Iterable[int]) -> None:
+    def retire(self, numbers: Iterable[int]) -> None:
         """Take windows out of the complete tables; nothing serves them any more."""
         reach("retire.before")
         sealed = [
@@ -523,50 +407,6 @@ class Lifecycle:
                 after()
 
             self.keys.erase(what, why, now, forget, forgotten, self._remove_strangers)
-
-    # --- features ------------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot | None:
-        """The complete tables, ready to featurize; None while there are none."""
-        complete, promise = self.complete, self.guarantee()
-        if complete is None or promise is None or not self._published:
-            return None
-        door = Door(self.schema.only(complete.layout.index), self.settings, self.secret)
-        return Snapshot(door, complete, promise)
-
-    def hot_rows(self) -> Iterator[tuple[Observations, Batch, Parts]]:
-        """The hot rows as the door gives them, batch by batch."""
-        for _, table, parts in self.hot.batches():
-            batch = records.batch_of(table)
-            yield self.door.observations(batch), batch, parts
-
-    def without_hot(self, snapshot: Snapshot, threads: int) -> Snapshot:
-        """A snapshot less the exact counts of the hot rows in it: as raw as these (P1)."""
-        with self.moves:
-            if not snapshot.holds(self.complete):  # a seal whose erasure is not finished, or later
-                raise StateError("the complete tables are changing; call advance() and try again")
-            return snapshot.without_all(self._hot_in(snapshot), threads=threads)
-
-    def _hot_in(self, snapshot: Snapshot) -> Iterator[tuple[Observations, Collection[str]]]:
-        sealed = self.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-        tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
-        for observations, _, parts in self.hot_rows():
-            start = 0
-            for window, rows in parts:
-                if window in tables:
-                    taken = observations.take(np.arange(start, start + rows))
-                    yield taken.under(snapshot.encoder), tables[window]
-                start += rows
-
-    def _tables_of(self, window: int) -> set[str]:
-        """The tables that a window counts: it paid for them."""
-        return {line.purpose for line in self.catalogue.lines(window) if line.kind == "table"}
-
-    def guarantee(self) -> Guarantee | None:
-        """What the complete tables promise; None while there are none."""
-        if self.complete is None:
-            return None
-        return self._birth.guarantee(self.complete.layout.tables[0].windows)
 
     def close(self) -> None:
         """Let go of all files."""

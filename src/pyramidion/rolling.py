@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from pyramidion.arrivals import Resume
 from pyramidion.counts.windows import Slots
-from pyramidion.lifecycle import Advance, Lifecycle
+from pyramidion.lifecycle import Lifecycle
 from pyramidion.replay import Replay
+from pyramidion.schedule import Advance, Schedule
 from pyramidion.storage.hot import Receipt
 
 Take = Callable[[Any, int, Resume], Receipt]
@@ -29,6 +30,7 @@ def rolled(
     lifecycle: Lifecycle,
     history: Replay,
     take: Take,
+    schedule: Schedule,
     advance: Callable[[int], Advance],
     clock: Callable[[], int],
 ) -> Iterator[Receipt]:
@@ -43,7 +45,7 @@ def rolled(
         for stop in _cuts(lifecycle, history, times, table.num_rows):
             # A row from the future must not move the clock: all would be past its time.
             now = max(now, clock() if times is None else min(int(times[start:stop].max()), clock()))
-            if lifecycle.is_due(now):
+            if schedule.is_due(now):
                 advance(now)
             before, done = done, done + stop - start
             yield take(table.slice(start, stop - start), now, (key, before, done))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyramidion.guarantee import Guarantee
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.serving import guarantee
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
+def status_of(path: Path, lifecycle: Lifecycle, now: int, due: bool) -> Status:
     """Look a store over."""
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
     windows = [
@@ -86,7 +87,6 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
         for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
     ]
     deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
-    snapshot = lifecycle.guarantee()
     return Status(
         path=str(path),
         at=now,
@@ -100,7 +100,7 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int) -> Status:
             for t in (() if complete is None else complete.layout.tables)
         ),
         deletions=tuple(Deletion(*row) for row in deletions),
-        guarantee=snapshot,
+        guarantee=guarantee(lifecycle),
         bytes=_bytes(path),
-        due=lifecycle.is_due(now),
+        due=due,
     )

@@ -32,12 +32,14 @@ from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError, StateError, StorageError
 from pyramidion.learn.training_set import TrainingSet, label_of
-from pyramidion.lifecycle import Advance, Lifecycle
+from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors, Observations
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
+from pyramidion.schedule import Advance, Schedule
 from pyramidion.schema import Schema
+from pyramidion.serving import hot_rows, snapshot, without_hot
 from pyramidion.settings import Settings
 from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
@@ -64,6 +66,7 @@ class Pyramid:
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
+        self._schedule = Schedule(self._lifecycle)
         self._arrivals = Arrivals(self._lifecycle, vault, threads=os.cpu_count() or 1)
         self._snapshot: Snapshot | None = None
         self._handed_out: weakref.WeakSet[Snapshot] = weakref.WeakSet()
@@ -211,7 +214,7 @@ class Pyramid:
                 self._intake, lambda: self._arrivals.take(piece, now, None, errors, resume)
             )
 
-        return rolled(self._lifecycle, history, take, self._advance, self._now)
+        return rolled(self._lifecycle, history, take, self._schedule, self._advance, self._now)
 
     def replayed(self, history: Replay) -> int:
         """How many rows of a history `replay` has observed already."""
@@ -226,7 +229,7 @@ class Pyramid:
         return self._advance(self._now())
 
     def _advance(self, now: int) -> Advance:
-        return self._do(self._keeper, lambda: self._lifecycle.advance(now))
+        return self._do(self._keeper, lambda: self._schedule.advance(now))
 
     def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
         """Have a verb done in a thread of its own: Ctrl-C stops who waits, not what is begun."""
@@ -246,8 +249,8 @@ class Pyramid:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         busy = self._kept is not None and not self._kept.done()
         try:
-            if not busy and self._lifecycle.is_due(now):
-                self._kept = self._keeper.submit(self._lifecycle.advance, now)
+            if not busy and self._schedule.is_due(now):
+                self._kept = self._keeper.submit(self._schedule.advance, now)
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
@@ -264,7 +267,7 @@ class Pyramid:
 
     def _renew(self, why: str) -> None:
         """A new snapshot when the complete tables change; old ones expire where they must."""
-        self._snapshot = self._lifecycle.snapshot()
+        self._snapshot = snapshot(self._lifecycle)
         if why:
             self._expire_raw()
             for old in list(self._handed_out):
@@ -280,13 +283,13 @@ class Pyramid:
         if now >= self._looked + OFTEN:
             self._looked = now
             self._keep(now)
-        snapshot = self._snapshot
-        if snapshot is None:
+        found = self._snapshot
+        if found is None:
             raise StateError(
                 "no window is sealed, so there is nothing to featurize with yet (or any more); "
                 "observe on until a count window ends"
             )
-        return snapshot
+        return found
 
     def featurize(self, rows: Any) -> pa.Table:
         """Features of rows, from the complete tables."""
@@ -297,7 +300,7 @@ class Pyramid:
         chosen, threads = label_of(self.schema, label), os.cpu_count() or 1
 
         def taken_off() -> Snapshot:  # where windows are moved, so that none moves meanwhile
-            raw = self._lifecycle.without_hot(self.snapshot(), threads)
+            raw = without_hot(self._lifecycle, self.snapshot(), threads)
             self._raw.add(raw)
             return raw
 
@@ -306,7 +309,7 @@ class Pyramid:
         def source() -> Iterator[tuple[Observations, Batch]]:
             self._usable()
             try:
-                for observations, batch, _ in self._lifecycle.hot_rows():
+                for observations, batch, _ in hot_rows(self._lifecycle):
                     yield observations.under(raw.encoder), batch
             except StorageError:
                 if not raw.expired:
@@ -347,7 +350,8 @@ class Pyramid:
     def status(self) -> Status:
         """What the store holds now."""
         self._usable()
-        return status_of(self._home.path, self._lifecycle, self._now())
+        now = self._now()
+        return status_of(self._home.path, self._lifecycle, now, self._schedule.is_due(now))
 
     # --- copies ----------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from pyramidion.counts.estimates import Estimates
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError
 from pyramidion.observations import Door
+from pyramidion.serving import snapshot
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -91,7 +92,7 @@ def test_estimates_of_a_late_group_know_its_own_windows_alone(
     rolled(stand, store, 2)
     # The prior is over all windows; the same one for both, so that only the table differs.
     monkeypatch.setattr(Estimates, "_prior", lambda _: np.array([0.5, 0.5]))
-    whole = store._lifecycle.snapshot()
+    whole = snapshot(store._lifecycle)
     parts = Arena.total([sealed(store, 3), sealed(store, 4)])
     door = Door(store.schema.only(parts.layout.index), store.settings, store._lifecycle.secret)
     alone = Snapshot(door, parts, whole.guarantee)

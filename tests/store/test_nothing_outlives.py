@@ -23,9 +23,9 @@ from pyarrow import csv
 import pyramidion
 from pyramidion import Categorical, Guarantee, Label, Pyramid, Receipt, Schema, Snapshot
 from pyramidion.files import DataFile
-from pyramidion.lifecycle import Advance
 from pyramidion.privacy import ledger
 from pyramidion.replay import in_order
+from pyramidion.schedule import Advance
 from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS

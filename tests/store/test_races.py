@@ -185,7 +185,7 @@ def test_who_asked_what_is_due_before_a_seal_does_not_switch_retention_off(
     lifecycle = store._lifecycle
     real, came, goes = lifecycle.catalogue.all, threading.Event(), threading.Event()
     left, now = [reads], int(stand.clock.now * SECOND)
-    asker = threading.Thread(target=lambda: lifecycle.is_due(now), daemon=True)
+    asker = threading.Thread(target=lambda: store._schedule.is_due(now), daemon=True)
 
     def all_(sql: str, *values: object) -> Any:
         found = real(sql, *values)
@@ -307,13 +307,13 @@ def test_a_store_that_closes_before_it_is_asked_what_is_due_gives_no_other_error
     observed(store, rows(5))
     stand.clock.pass_(5 * DAY)
     store.advance()  # erases, so the next question goes to the catalogue
-    real = store._lifecycle.is_due
+    real = store._schedule.is_due
 
     def is_due(now: int) -> bool:
         beside(store.close)
         return real(now)
 
-    monkeypatch.setattr(store._lifecycle, "is_due", is_due)
+    monkeypatch.setattr(store._schedule, "is_due", is_due)
     with suppress(StateError):  # what it says, it has its own words for
         assert store.observe(rows(7, stand.clock.now)).accepted == 7
     assert stand.reopen().status().hot_rows == 7

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Categorical, Label, Schema, SchemaError, StateError
+from pyramidion.serving import without_hot
 from tests.store.stores import DAY, SCHEMA, START, Stand, cells, exact, observed, rows, same
 
 
@@ -132,7 +133,7 @@ def test_a_snapshot_of_before_a_seal_is_not_taken_for_the_complete_tables(stand:
     stand.clock.pass_(9 * DAY)
     store.advance()
     with pytest.raises(StateError, match="changing"):
-        store._lifecycle.without_hot(old, 1)
+        without_hot(store._lifecycle, old, 1)
     observed(store, rows(5, stand.clock.now, seed=4))
     assert len(store.training_set().y) == store.status().hot_rows
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyramidion.errors import ObservationError, StateError, StorageError
-from pyramidion.lifecycle import Lifecycle
+from pyramidion.schedule import Schedule
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.hot import Receipt
 from tests.store.stores import (
@@ -372,15 +372,15 @@ def test_a_window_never_goes_back(stand: Stand, monkeypatch: pytest.MonkeyPatch)
     order = ["opening", "populating", "sealed", "retired", "erased"]
     seen: dict[int, int] = {}
     store = stand.create()
-    look = Lifecycle.is_due
+    look = Schedule.is_due
 
-    def watched(self: Lifecycle, now: int) -> bool:
-        for number, state in self.catalogue.all("SELECT number, state FROM windows"):
+    def watched(self: Schedule, now: int) -> bool:
+        for number, state in store._lifecycle.catalogue.all("SELECT number, state FROM windows"):
             assert order.index(state) >= seen.get(number, 0)
             seen[number] = order.index(state)
         return look(self, now)
 
-    monkeypatch.setattr(Lifecycle, "is_due", watched)
+    monkeypatch.setattr(Schedule, "is_due", watched)
     for day in range(90):
         observed(store, rows(2, stand.clock.now - (day % 3) * 8 * DAY))
         if day % 11 == 0:

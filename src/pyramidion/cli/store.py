@@ -25,8 +25,8 @@ from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.lifecycle import Advance
     from pyramidion.privacy.birth import Birth
+    from pyramidion.schedule import Advance
     from pyramidion.schema import Schema
     from pyramidion.settings import Settings
 

@@ -1,0 +1,141 @@
+"""What is due, and in which order: windows seal, hot rows and old windows are forgotten.
+
+The moves themselves are the lifecycle's; here is when. Hot rows whose time is over and
+windows past their retention go in one erasure, whatever fails on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from pyramidion.errors import FormatError, PyramidionError, StorageError
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.populating import Window
+from pyramidion.storage.hot import Step
+
+
+@dataclass
+class Advance:
+    """What `advance` did."""
+
+    sealed: list[int] = field(default_factory=list)
+    steps: int = 0
+    rows_erased: int = 0
+    retired: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    checkpoints: list[int] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+
+class Schedule:
+    """Moves what is due in one store."""
+
+    def __init__(self, store: Lifecycle) -> None:
+        self._store = store
+
+    def is_due(self, now: int) -> bool:
+        """Whether `advance` would do something. Takes no lock, so nobody waits for the answer."""
+        store = self._store
+        return bool(
+            store.windows.over(now)
+            or store.hot.leaving(now)
+            or store.windows.full()
+            or store.past(now)
+            or store.windows.next(now) is not None
+            or store.keys.unfinished
+        )
+
+    def advance(self, now: int) -> Advance:
+        """Do all that is due."""
+        store = self._store
+        done = Advance()
+        with store.moves:
+            store.settle(now)
+            for window in store.windows.over(now):
+                if window.stop is not None and window.stop <= now:
+                    store.windows.passed = max(store.windows.passed, window.slot)
+                with store.arrivals:
+                    window.closed = True  # or rows could come while an empty one is dropped
+                (done.sealed if window.arena.rows else done.dropped).append(window.number)
+                store.close_window(window, now)
+            self._forget(now, done)
+            for window in store.windows.full():
+                store.checkpoint(window)
+                done.checkpoints.append(window.number)
+            slot = store.windows.next(now)
+            if slot is not None:
+                done.opened.append(store.open(slot, now))
+        return done
+
+    # --- forgetting ----------------------------------------------------------------------------
+
+    def _forget(self, now: int, done: Advance) -> None:
+        """Hot rows whose time is over and windows past retention: one erasure for all."""
+        store = self._store
+        past = store.past(now, remember=True)
+        problem: Exception | None = self._retired(past)
+        if problem is not None:
+            past = []
+        with store.arrivals:
+            steps = store.hot.leaving(now)
+            for step in steps:
+                step.closed = True
+        if steps:
+            problem = self._last_call() or problem
+        if not steps and not past:
+            if problem is not None:
+                raise problem
+            return
+        done.checkpoints += self._checkpoint_before(steps)
+        done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
+        done.retired = past
+        told = [f"hot step {step.number}" for step in steps]
+        told += [f"window {number}" for number in past]
+        why = "past its time"
+        store.erase(", ".join(told), why, now, steps=steps, windows=past)
+        if problem is not None:
+            raise problem
+
+    def _last_call(self) -> Exception | None:
+        """Tell everybody that rows leave; one that fails keeps neither them nor the others."""
+        store = self._store
+        problems = []
+        for call in store.leaving:
+            try:
+                call()
+            except Exception as problem:  # whatever it is: rows leave when their time is over
+                problems.append(problem)
+        return problems[0] if problems else None
+
+    def _retired(self, numbers: list[int]) -> PyramidionError | None:
+        """Retire windows; a damaged table file does not keep hot rows from being erased."""
+        try:
+            if numbers:
+                self._store.retire(numbers)
+        except (FormatError, StorageError) as problem:
+            return problem
+        return None
+
+    def _checkpoint_before(self, steps: Collection[Step]) -> list[int]:
+        """Rows may only leave when a checkpoint has them."""
+        store = self._store
+        reach("step.before")
+        made = []
+        for window in store.windows.taking():
+            if any(self._has_after(step, window) for step in steps):
+                store.checkpoint(window)
+                made.append(window.number)
+        reach("step.checkpointed")
+        return made
+
+    def _has_after(self, step: Step, window: Window) -> bool:
+        return any(
+            window.number in dict(batch.parts)
+            for batch in step.batches
+            if batch.number > window.after
+        )
