@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests import canaries
 
 from pyramidion import CountFeaturizer
 from pyramidion.privacy import birth
 from pyramidion.privacy.audit import gaussian_loss, pure_loss, rate_bounds
 from pyramidion.privacy.budget import rho_of
+from tests import canaries
 
 EPSILON = 3.0  # the bounds lie 3.3 deviations from the rates: at 1 one would need more canaries
 

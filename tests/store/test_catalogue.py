@@ -127,8 +127,8 @@ def test_ledger_lines_come_back_exactly(catalogue: Catalogue) -> None:
     catalogue.write(lines)
     assert catalogue.lines() == lines
     assert catalogue.lines(2) == lines[2:]
-    catalogue.write([lines[0]], replacing=1)
-    assert catalogue.lines() == [lines[2], lines[0]]
+    catalogue.write([lines[0]])
+    assert catalogue.lines() == [*lines, lines[0]]
 
 
 def test_ledger_lines_are_written_all_or_none(catalogue: Catalogue) -> None:

@@ -62,8 +62,8 @@ class Book(Protocol):
     def lines(self, window: int | None = None) -> list[Line]:
         """Return the lines of a window, or all, in the order written."""
 
-    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
-        """Add lines, all or none, durable on return; first drop those of ``replacing``."""
+    def write(self, lines: Sequence[Line]) -> None:
+        """Add lines, all or none, durable on return; none is ever changed or dropped."""
 
 
 class MemoryBook:
@@ -77,9 +77,9 @@ class MemoryBook:
         """Return the lines of a window, or all, in the order written."""
         return [line for line in self._lines if window in (None, line.window)]
 
-    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
-        """Add lines; first drop those of the window ``replacing``."""
-        self._lines = [*(line for line in self._lines if line.window != replacing), *lines]
+    def write(self, lines: Sequence[Line]) -> None:
+        """Add lines."""
+        self._lines = [*self._lines, *lines]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,14 +170,10 @@ class Ledger:
         self._reserves = settings.reserves
         self._lock = book.lock  # one order of locks, whoever comes from above
 
-    def open(
-        self, window: int, tables: Mapping[str, Fraction], now: int, *, again: bool = False
-    ) -> None:
+    def open(self, window: int, tables: Mapping[str, Fraction], now: int) -> None:
         """Charge the birth of a window: its budget, tables by their shares, its reserves.
 
-        Call it before the noise exists. ``again`` is for a window that was charged
-        and whose noise never became durable: its birth is written anew. What was
-        spent or forfeited from its reserves stays written.
+        Call it before the noise exists, and once: a window is charged for one draw.
         """
         reserves = {purpose: share for purpose, share in self._reserves.items() if share}
         for share in (*tables.values(), *reserves.values()):
@@ -196,21 +192,12 @@ class Ledger:
         for purpose, share in reserves.items() if self._budget else ():
             born.append(Line(window, "reserve", purpose, self._budget * share, now))
         with self._lock:
-            old = self._book.lines(window)
-            if not old:
-                return self._book.write(born)
-            if not again:
+            if self._book.lines(window):
                 raise PrivacyError(
                     f"window {window} is charged already and a second draw would be a second "
                     f"release; use the noise it was born with"
                 )
-            born += [line for line in old if line.kind in USES]
-            if any(_left(born, line.purpose) < 0 for line in born if line.kind in USES):
-                raise PrivacyError(
-                    f"window {window} has spent more than its reserves would be now; "
-                    f"open it with the settings it was first charged with"
-                )
-            self._book.write(born, replacing=window)
+            self._book.write(born)
 
     def spend(
         self, purpose: str, amount: Fraction, windows: Sequence[int], now: int, why: str = ""

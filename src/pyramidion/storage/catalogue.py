@@ -213,11 +213,9 @@ class Catalogue:
             for r in rows
         ]
 
-    def write(self, lines: Sequence[Line], *, replacing: int | None = None) -> None:
+    def write(self, lines: Sequence[Line]) -> None:
         """Add lines to the ledger, durable on return; all or none."""
         with self.transaction():
-            if replacing is not None:
-                self.run("DELETE FROM ledger WHERE window = ?", replacing)
             for line in lines:
                 self.run(
                     "INSERT INTO ledger (window, kind, purpose, amount, at, why) "
