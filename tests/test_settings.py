@@ -108,6 +108,7 @@ REFUSALS = {
     "max_skew": ["0s", "-1h", 3600, None],
     "origin": [math.nan, math.inf, "yesterday", 1e12, None, True],
     "checkpoint_rows": [0, 1e6, None],
+    "train_within": ["0s", "soon", 60, None],
     "weights_share": [-0.1, 1, "0.1", math.nan],
     "bins_share": [-0.1, 1, None],
     "selection_share": [-0.1, 1, None],

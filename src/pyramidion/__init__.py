@@ -19,6 +19,8 @@ __all__ = [
     "Guarantee",
     "KeyHolderError",
     "Label",
+    "LearningCurve",
+    "Model",
     "ObservationError",
     "PrivacyError",
     "Pyramid",
@@ -30,6 +32,7 @@ __all__ = [
     "Snapshot",
     "StateError",
     "StorageError",
+    "TrainingSet",
 ]
 
 _HOMES = {
@@ -45,7 +48,10 @@ _HOMES = {
         "StorageError",
     ),
     "pyramidion.guarantee": ("Guarantee",),
+    "pyramidion.learn.curves": ("LearningCurve",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
+    "pyramidion.learn.models": ("Model",),
+    "pyramidion.learn.training_set": ("TrainingSet",),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
@@ -66,7 +72,10 @@ if TYPE_CHECKING:
         StorageError,
     )
     from pyramidion.guarantee import Guarantee
+    from pyramidion.learn.curves import LearningCurve
     from pyramidion.learn.featurizer import CountFeaturizer
+    from pyramidion.learn.models import Model
+    from pyramidion.learn.training_set import TrainingSet
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt

@@ -47,7 +47,9 @@ class Arrivals:
         self._vault = vault
         self._threads = threads
         self._vaulted = int(self._catalogue.about("vaulted", "0"))
-        lifecycle.leaving.append(self.hand_on)
+        lifecycle.leaving.append(lambda _: self.hand_on())
+        self.taken: list[Callable[[int, Observations, Batch], None]] = []
+        """Called with the rows of each batch, in the order of their windows, once acknowledged."""
         with suppress(Exception):  # tried again before the next batch is accepted
             self.hand_on()
 
@@ -86,9 +88,13 @@ class Arrivals:
                 if parts and isinstance(parts[0], Part):
                     table = _in_order(table, parts)
                     receipt = self._take(found, table, parts, now, once, resume)
+                    number = lifecycle.last_batch()
                     with suppress(Exception):  # acknowledged all the same; tried again before more
                         self.hand_on(table)
-                    return receipt
+                    break
+        for call in self.taken:
+            call(number, found, batch)
+        return receipt
 
     def _missing(self, found: Observations, now: int) -> list[int]:
         with self._lifecycle.arrivals:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,14 @@ from pyramidion.storage.segments import Segments
 from pyramidion.storage.tables import Tables
 
 FOREVER = 1 << 62  # microseconds
+
+
+class Leaving(NamedTuple):
+    """What is about to be erased: hot steps, and windows that no table has any more."""
+
+    steps: Collection[Step]
+    windows: Collection[int]
+    now: int
 
 
 class Lifecycle:
@@ -78,7 +87,7 @@ class Lifecycle:
         """When the oldest window that is not erased began; None: look it up."""
         self.changed: list[Callable[[str], None]] = []
         """Called when the complete tables change; with a reason when older ones must go."""
-        self.leaving: list[Callable[[], None]] = []
+        self.leaving: list[Callable[[Leaving], None]] = []
         """Called before hot rows leave for good; what it raises does not keep them."""
         self._load()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.killpoints import reach
-from pyramidion.lifecycle import Lifecycle
+from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.populating import Window
 from pyramidion.storage.hot import Step
 
@@ -27,6 +27,7 @@ class Advance:
     dropped: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     opened: list[int] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -85,12 +86,11 @@ class Schedule:
             steps = store.hot.leaving(now)
             for step in steps:
                 step.closed = True
-        if steps:
-            problem = self._last_call() or problem
         if not steps and not past:
             if problem is not None:
                 raise problem
             return
+        problem = self._last_call(Leaving(steps, past, now)) or problem
         done.checkpoints += self._checkpoint_before(steps)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
         done.retired = past
@@ -101,13 +101,13 @@ class Schedule:
         if problem is not None:
             raise problem
 
-    def _last_call(self) -> Exception | None:
+    def _last_call(self, leaving: Leaving) -> Exception | None:
         """Tell everybody that rows leave; one that fails keeps neither them nor the others."""
         store = self._store
         problems = []
         for call in store.leaving:
             try:
-                call()
+                call(leaving)
             except Exception as problem:  # whatever it is: rows leave when their time is over
                 problems.append(problem)
         return problems[0] if problems else None

@@ -1,19 +1,46 @@
-"""What a store serves: the complete tables, and for training the hot rows less themselves."""
+"""What a store serves: the complete tables, and for training the hot rows less themselves.
+
+Whatever is handed out is remembered as long as somebody has it, so that it can be told to
+expire: snapshots when a window in them must be forgotten, everything raw when hot rows leave.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pyramidion import records
 from pyramidion.batches import Batch
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import StateError
+from pyramidion.errors import StateError, StorageError
 from pyramidion.guarantee import Guarantee
+from pyramidion.learn.training_set import TrainingSet
+from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Door, Observations
-from pyramidion.storage.hot import Parts
+from pyramidion.storage.hot import Parts, Step
+
+Wanted = Callable[[int], bool]
+"""Which batches of hot rows, by their number."""
+
+
+class Perishable(Protocol):
+    """What must go when hot rows leave."""
+
+    def expire(self, why: str) -> None:
+        """Answer no more."""
+
+
+class HotBatch(NamedTuple):
+    """A batch of hot rows, as the door gives them, and the windows they went to."""
+
+    number: int
+    observations: Observations
+    batch: Batch
+    parts: Parts
 
 
 def guarantee(store: Lifecycle) -> Guarantee | None:
@@ -32,33 +59,108 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
     return Snapshot(door, complete, promise)
 
 
-def hot_rows(store: Lifecycle) -> Iterator[tuple[Observations, Batch, Parts]]:
-    """The hot rows as the door gives them, batch by batch."""
-    for _, table, parts in store.hot.batches():
-        batch = records.batch_of(table)
-        yield store.door.observations(batch), batch, parts
+class Serving:
+    """The snapshot that is served now, and all that was handed out."""
 
+    def __init__(self, store: Lifecycle, threads: int) -> None:
+        self._store = store
+        self._threads = threads
+        self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._raw: weakref.WeakSet[Perishable] = weakref.WeakSet()
+        self.current: Snapshot | None = None
+        """The complete tables; None while there are none."""
+        self._renew("")
+        store.changed.append(self._renew)
+        store.leaving.append(lambda _: self._expire_raw())
 
-def without_hot(store: Lifecycle, snapshot: Snapshot, threads: int) -> Snapshot:
-    """A snapshot less the exact counts of the hot rows in it: as raw as these (P1)."""
-    with store.moves:
-        if not snapshot.holds(store.complete):  # a seal whose erasure is not finished, or later
-            raise StateError("the complete tables are changing; call advance() and try again")
-        return snapshot.without_all(_hot_in(store, snapshot), threads=threads)
+    def _renew(self, why: str) -> None:
+        """A new snapshot when the complete tables change; old ones expire where they must."""
+        self.current = snapshot(self._store)
+        if why:
+            self._expire_raw()
+            for old in list(self._snapshots):
+                old.expire(why)
+            self._snapshots.clear()
+        if self.current is not None:
+            self._snapshots.add(self.current)
 
+    def _expire_raw(self) -> None:
+        for raw in list(self._raw):
+            raw.expire("hot rows that it was made of leave")
+        self._raw.clear()
 
-def _hot_in(store: Lifecycle, snapshot: Snapshot) -> Iterator[tuple[Observations, Collection[str]]]:
-    sealed = store.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-    tables = {row["number"]: _tables_of(store, row["number"]) for row in sealed}
-    for observations, _, parts in hot_rows(store):
-        start = 0
-        for window, rows in parts:
-            if window in tables:
-                taken = observations.take(np.arange(start, start + rows))
-                yield taken.under(snapshot.encoder), tables[window]
-            start += rows
+    def close(self) -> None:
+        """The store closes: nothing raw is left to use."""
+        for raw in list(self._raw):
+            raw.expire("the store was closed")
 
+    def perishes(self, raw: Perishable) -> None:
+        """Have something expire when the next hot rows leave."""
+        self._raw.add(raw)
 
-def _tables_of(store: Lifecycle, window: int) -> set[str]:
-    """The tables that a window counts: it paid for them."""
-    return {line.purpose for line in store.catalogue.lines(window) if line.kind == "table"}
+    def snapshot(self) -> Snapshot:
+        """The complete tables."""
+        if self.current is None:
+            raise StateError(
+                "no window is sealed, so there is nothing to featurize with yet (or any more); "
+                "observe on until a count window ends"
+            )
+        return self.current
+
+    def without_hot(self, wanted: Wanted = lambda _: True) -> Snapshot:
+        """The snapshot less the exact counts of hot rows in it: as raw as these (P1)."""
+        store = self._store
+        with store.moves:
+            now = self.snapshot()
+            if not now.holds(store.complete):  # a seal whose erasure is not finished
+                raise StateError("the complete tables are changing; call advance() and try again")
+            raw = now.without_all(self._hot_in(now, wanted), threads=self._threads)
+            self.perishes(raw)
+            return raw
+
+    def _hot_in(
+        self, snapshot: Snapshot, wanted: Wanted
+    ) -> Iterator[tuple[Observations, Collection[str]]]:
+        catalogue = self._store.catalogue
+        sealed = catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
+        tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
+        for hot in self.hot_rows(wanted):
+            start = 0
+            for window, rows in hot.parts:
+                if window in tables:
+                    taken = hot.observations.take(np.arange(start, start + rows))
+                    yield taken.under(snapshot.encoder), tables[window]
+                start += rows
+
+    def _tables_of(self, window: int) -> set[str]:
+        """The tables that a window counts: it paid for them."""
+        lines = self._store.catalogue.lines(window)
+        return {line.purpose for line in lines if line.kind == "table"}
+
+    def hot_rows(self, wanted: Wanted = lambda _: True) -> Iterator[HotBatch]:
+        """Hot rows, batch by batch."""
+        for number, table, parts in self._store.hot.batches(lambda number, _: wanted(number)):
+            batch = records.batch_of(table)
+            yield HotBatch(number, self._store.door.observations(batch), batch, parts)
+
+    def training_set(self, workload: Workload) -> TrainingSet:
+        """Hot rows as features and labels: P1, gone when the rows go."""
+        store, raw = self._store, self.without_hot()
+
+        def source() -> Iterator[tuple[Observations, Batch]]:
+            try:
+                for hot in self.hot_rows():
+                    yield hot.observations.under(raw.encoder), hot.batch
+            except StorageError:
+                if not raw.expired:
+                    raise
+                gone = "hot rows of this training set have left; take a new one"
+                raise StateError(gone) from None
+
+        return TrainingSet(raw, source, store.schema, workload)
+
+    def staying(self, leaving: Iterable[Step]) -> Wanted:
+        """The batches that have been acknowledged and stay when some steps leave."""
+        gone = {batch.number for step in leaving for batch in step.batches}
+        last = self._store.last_batch()
+        return lambda number: number <= last and number not in gone

@@ -239,6 +239,14 @@ class Settings:
             "rows counted between two checkpoints; bounds the time to reopen a store",
         ),
     )
+    train_within: str | timedelta = field(
+        default="10m",
+        metadata=knobs.of_store(
+            "duration",
+            knobs.duration,
+            "models that take longer to train are given up; hot rows wait for them to be erased",
+        ),
+    )
     weights_share: float = field(
         default=0.0,
         metadata=knobs.of_store(
@@ -398,6 +406,11 @@ class Settings:
     def max_skew_us(self) -> int:
         """How far in the future an event time may lie, in microseconds."""
         return microseconds(self.max_skew)
+
+    @property
+    def train_within_us(self) -> int:
+        """How long all models together may take to be trained, in microseconds."""
+        return microseconds(self.train_within)
 
     @property
     def origin_us(self) -> int:

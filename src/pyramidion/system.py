@@ -6,6 +6,7 @@ replay                  a history of files, by event time, windows rolling as it
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
 training_set            hot rows as features and labels, none meeting its own label
+register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
 backup, restore         a copy that shares the fate of its keys
@@ -17,39 +18,40 @@ import json
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyramidion.arrivals import Arrivals, Resume, VaultHook
 from pyramidion.backup import back_up, copied_back
-from pyramidion.batches import Batch
 from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import SchemaError, StateError, StorageError
-from pyramidion.learn.training_set import TrainingSet, label_of
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.learn.curves import LearningCurve
+from pyramidion.learn.models import Model
+from pyramidion.learn.training_set import TrainingSet
+from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.observations import Errors, Observations
+from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
 from pyramidion.schedule import Advance, Schedule
 from pyramidion.schema import Schema
-from pyramidion.serving import hot_rows, snapshot, without_hot
+from pyramidion.serving import Serving
 from pyramidion.settings import Settings
 from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
+from pyramidion.threads import CLOSED, Threads
+from pyramidion.training import Training
 
 Clock = Callable[[], float]
-T = TypeVar("T")
 
-INTAKE, KEEPER = "pyramidion intake", "pyramidion keeper"
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -67,19 +69,15 @@ class Pyramid:
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
         self._schedule = Schedule(self._lifecycle)
-        self._arrivals = Arrivals(self._lifecycle, vault, threads=os.cpu_count() or 1)
-        self._snapshot: Snapshot | None = None
-        self._handed_out: weakref.WeakSet[Snapshot] = weakref.WeakSet()
-        self._intake = ThreadPoolExecutor(1, INTAKE)
-        self._raw: weakref.WeakSet[Snapshot] = weakref.WeakSet()
-        self._keeper = ThreadPoolExecutor(1, KEEPER)
-        self._kept: Future[Advance] | None = None
+        cores = os.cpu_count() or 1
+        self._arrivals = Arrivals(self._lifecycle, vault, threads=cores)
+        self._serving = Serving(self._lifecycle, threads=cores)
+        self._training = Training(self._lifecycle, self._serving)
+        self._arrivals.taken.append(self._training.learn)
+        self._threads = Threads()
         self._looked = 0
         self._closed = False
         self._closing = threading.Lock()
-        self._renew("")
-        self._lifecycle.changed.append(self._renew)
-        self._lifecycle.leaving.append(self._expire_raw)
 
     # --- a store -------------------------------------------------------------------
 
@@ -113,16 +111,20 @@ class Pyramid:
         keys: str,
         clock: Clock = time.time,
         vault: VaultHook | None = None,
+        train: bool = True,
     ) -> Self:
-        """Open a store, as it was acknowledged last; then do what became due meanwhile."""
+        """Open a store, as it was acknowledged last; then do what became due meanwhile.
+
+        Models are trained again, behind the scenes; with ``train=False`` only when one is asked.
+        """
         home = Home(Path(path), holder_at(keys))
         if home.is_backup:
             home.close()
             raise StateError(f"{path} is a backup; restore it to a new path, and open that")
-        return cls._opened(home, clock, vault)
+        return cls._opened(home, clock, vault, train)
 
     @classmethod
-    def _opened(cls, home: Home, clock: Clock, vault: VaultHook | None) -> Self:
+    def _opened(cls, home: Home, clock: Clock, vault: VaultHook | None, train: bool = True) -> Self:
         try:
             home.settle()
             pyramid = cls(home, clock, vault)
@@ -133,7 +135,10 @@ class Pyramid:
             if home.is_copy:
                 take_over(pyramid._lifecycle, pyramid._now())
             home.settled(pyramid._now())
-            pyramid.advance()
+            with pyramid._training.sleeping():
+                pyramid.advance()
+            if train:
+                pyramid._keep(pyramid._now())
         except BaseException:
             pyramid.close()
             raise
@@ -145,8 +150,9 @@ class Pyramid:
             if self._closed or not self._home.owned:
                 return
             self._closed = True
-            self._intake.shutdown()
-            self._keeper.shutdown()
+            self._training.close()
+            self._threads.close()
+            self._serving.close()
             try:
                 self._arrivals.close()
             finally:  # a full disk must not keep the store locked
@@ -161,7 +167,7 @@ class Pyramid:
 
     def _usable(self) -> None:
         if self._closed:
-            raise StateError("this store is closed; open it again")
+            raise StateError(CLOSED)
         self._home.refuse_other_process()
 
     def _now(self) -> int:
@@ -195,8 +201,9 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        self._raise_overdue(now)
-        receipt = self._do(self._intake, lambda: self._arrivals.take(batch, now, key, errors))
+        if self._threads.failed():  # what failed behind the scenes is done first, or raises here
+            self._advance(now)
+        receipt = self._threads.take(lambda: self._arrivals.take(batch, now, key, errors))
         self._keep(now)
         return receipt
 
@@ -204,17 +211,23 @@ class Pyramid:
         """Observe a history by event time, windows rolling as it goes; goes on where it broke off.
 
         The store's clock follows the rows, so give it rows that are not older than all it
-        has, or they are late; none may be later than now.
+        has, or they are late; none may be later than now. Models go when rows they saw leave,
+        and are trained again when all is through.
         """
         self._usable()
 
         def take(piece: Any, now: int, resume: Resume) -> Receipt:
             self._latest = max(self._latest, now)
-            return self._do(
-                self._intake, lambda: self._arrivals.take(piece, now, None, errors, resume)
-            )
+            return self._threads.take(lambda: self._arrivals.take(piece, now, None, errors, resume))
 
-        return rolled(self._lifecycle, history, take, self._schedule, self._advance, self._now)
+        rolling = self._lifecycle, history, take, self._schedule, self._advance, self._now
+
+        def receipts() -> Iterator[Receipt]:
+            with self._training.sleeping():
+                yield from rolled(*rolling)
+            self._threads.move(lambda: self._training.catch_up(self._latest))
+
+        return receipts()
 
     def replayed(self, history: Replay) -> int:
         """How many rows of a history `replay` has observed already."""
@@ -224,57 +237,34 @@ class Pyramid:
     # --- time passes ---------------------------------------------------------------
 
     def advance(self) -> Advance:
-        """Do what is due: seal windows, erase hot rows and old windows; says what it did."""
-        self._kept = None
+        """Do what is due: seal windows, erase hot rows and old windows, train; says what it did."""
+        self._usable()
+        self._threads.expect_nothing()
         return self._advance(self._now())
 
     def _advance(self, now: int) -> Advance:
-        return self._do(self._keeper, lambda: self._schedule.advance(now))
-
-    def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
-        """Have a verb done in a thread of its own: Ctrl-C stops who waits, not what is begun."""
         self._usable()
-        if threading.current_thread().name.startswith((INTAKE, KEEPER)):
-            raise StateError(
-                "the store was called from within its own vault hook, which would wait for itself "
-                "for ever; note what to do there and do it later"
-            )
-        try:
-            doing = thread.submit(verb)
-        except RuntimeError:  # closed meanwhile
-            raise StateError("this store is closed; open it again") from None
-        return doing.result()
+        return self._threads.move(lambda: self._advanced(now))
+
+    def _advanced(self, now: int) -> Advance:
+        """In the keeper."""
+        self._training.trained.clear()
+        done = self._schedule.advance(now)
+        self._training.catch_up(now)
+        done.trained = sorted(set(self._training.trained))
+        return done
 
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
-        busy = self._kept is not None and not self._kept.done()
         try:
-            if not busy and self._schedule.is_due(now):
-                self._kept = self._keeper.submit(self._schedule.advance, now)
+            due = self._schedule.is_due(now) or self._training.due
+            if due and not self._threads.keeping:
+                self._threads.keep(lambda: self._advanced(now))
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
 
-    def _raise_overdue(self, now: int) -> None:
-        """What failed behind the scenes is done first, or its error is raised here."""
-        kept = self._kept
-        if kept is not None and kept.done():
-            self._kept = None
-            if kept.exception() is not None:
-                self._advance(now)
-
     # --- features out --------------------------------------------------------------
-
-    def _renew(self, why: str) -> None:
-        """A new snapshot when the complete tables change; old ones expire where they must."""
-        self._snapshot = snapshot(self._lifecycle)
-        if why:
-            self._expire_raw()
-            for old in list(self._handed_out):
-                old.expire(why)
-            self._handed_out.clear()
-        if self._snapshot is not None:
-            self._handed_out.add(self._snapshot)
 
     def snapshot(self) -> Snapshot:
         """The complete tables: immutable, and expired when a window in them must be forgotten."""
@@ -283,61 +273,98 @@ class Pyramid:
         if now >= self._looked + OFTEN:
             self._looked = now
             self._keep(now)
-        found = self._snapshot
-        if found is None:
-            raise StateError(
-                "no window is sealed, so there is nothing to featurize with yet (or any more); "
-                "observe on until a count window ends"
-            )
-        return found
+        return self._serving.snapshot()
 
     def featurize(self, rows: Any) -> pa.Table:
         """Features of rows, from the complete tables."""
         return self.snapshot().featurize(rows)
 
-    def training_set(self, label: str | None = None) -> TrainingSet:
+    def training_set(
+        self,
+        label: str | None = None,
+        *,
+        only: Names | None = None,
+        without: Names = (),
+        merge: Merge | None = None,
+    ) -> TrainingSet:
         """The hot rows as features and labels, for training: P1, gone when the rows go."""
-        chosen, threads = label_of(self.schema, label), os.cpu_count() or 1
+        self._usable()
+        workload = Workload.of(self.schema, label, only, without, merge)
+        return self._threads.move(lambda: self._serving.training_set(workload))
 
-        def taken_off() -> Snapshot:  # where windows are moved, so that none moves meanwhile
-            raw = without_hot(self._lifecycle, self.snapshot(), threads)
-            self._raw.add(raw)
-            return raw
+    # --- models ----------------------------------------------------------------------
 
-        raw = self._do(self._keeper, taken_off)
+    @property
+    def models(self) -> dict[str, Model]:
+        """The registered models by name: whether each is available, and if not, why."""
+        return self._training.models
 
-        def source() -> Iterator[tuple[Observations, Batch]]:
-            self._usable()
-            try:
-                for observations, batch, _ in hot_rows(self._lifecycle):
-                    yield observations.under(raw.encoder), batch
-            except StorageError:
-                if not raw.expired:
-                    raise
-                raise StateError(
-                    "hot rows of this training set have left; take a new one"
-                ) from None
+    def register(
+        self,
+        name: str,
+        estimator: Any,
+        *,
+        label: str | None = None,
+        only: Names | None = None,
+        without: Names = (),
+        merge: Merge | None = None,
+    ) -> Model:
+        """Train a model on the hot window, now and whenever that or the tables change.
 
-        return TrainingSet(raw, source, self.schema, chosen)
+        ``only`` and ``without`` choose features and groups, ``merge`` makes classes coarser:
+        ``{"new": ["old", "older"]}``. A name that is there already gets the new recipe; the old
+        model serves until the new one is trained. What is stored is the recipe alone.
+        """
+        self._usable()
+        workload, now = Workload.of(self.schema, label, only, without, merge), self._now()
+        self._threads.move(lambda: self._training.register(name, estimator, workload, now))
+        return self._training.model(name)
 
-    def _expire_raw(self) -> None:
-        for raw in list(self._raw):
-            raw.expire("hot rows that were taken off it leave")
-        self._raw.clear()
+    def unregister(self, name: str) -> None:
+        """Forget a model and its recipe."""
+        self._usable()
+        self._threads.move(lambda: self._training.unregister(name))
+
+    def predict(self, name: str, rows: Any) -> NDArray[Any]:
+        """The likeliest class of each row, or the expected number: P1, as the model is."""
+        return self._model(name).predict(self.snapshot(), rows)
+
+    def predict_proba(self, name: str, rows: Any) -> NDArray[Any]:
+        """A probability for each class, in the order of ``models[name].classes``: P1."""
+        return self._model(name).predict_proba(self.snapshot(), rows)
+
+    def _model(self, name: str) -> Model:
+        """A model, trained first where it was not yet."""
+        self._usable()
+        model = self._training.model(name)
+        if not model.available and model.stale:
+            now = self._now()
+            self._threads.move(lambda: self._training.catch_up(now))
+        return self._training.model(name)
+
+    def learning_curve(
+        self, name: str, *, within: float = 0.05, sizes: Sequence[int] | None = None
+    ) -> LearningCurve:
+        """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
+        self._usable()
+        return self._threads.move(lambda: self._training.learning_curve(name, within, sizes))
 
     # --- tables come and go ----------------------------------------------------------
 
     def add_group(self, group: Iterable[str]) -> None:
         """Count features together, from the next window that is not open yet."""
-        self._do(self._keeper, lambda: add_group(self._lifecycle, group))
+        self._usable()
+        self._threads.move(lambda: add_group(self._lifecycle, group))
 
     def withdraw(self, name: str, *, why: str) -> None:
         """Erase a feature or a group now: its tables in every window, its column in hot rows.
 
         Its share of the budget returns with the next window.
         """
+        self._usable()
         now = self._now()
-        self._do(self._keeper, lambda: withdraw(self._lifecycle, name, why, now))
+        self._threads.move(lambda: withdraw(self._lifecycle, name, why, now))
+        self._keep(now)
 
     # --- what is there ---------------------------------------------------------------
 
@@ -360,7 +387,8 @@ class Pyramid:
 
         The copy opens with the same store key, so it ends with the next erasure.
         """
-        return self._do(self._keeper, lambda: back_up(self._home, self._lifecycle, Path(path)))
+        self._usable()
+        return self._threads.move(lambda: back_up(self._home, self._lifecycle, Path(path)))
 
     @classmethod
     def restore(

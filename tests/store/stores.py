@@ -116,8 +116,8 @@ class Stand:
 
 def settled(store: Pyramid) -> Pyramid:
     """The store, once what it does behind the scenes is done."""
-    if store._kept is not None:
-        store._kept.result()
+    if store._threads.kept is not None:
+        store._threads.kept.result()
     return store
 
 

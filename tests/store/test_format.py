@@ -15,6 +15,7 @@ from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
 from tests.store.stores import DAY, Stand, rows, states
 
+NOW = module.FORMAT
 KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
 
 
@@ -34,18 +35,18 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 1
+    assert version(stand.path) == module.FORMAT == 2
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
     stand.create().observe(rows(5))
     stand.close()
-    set_version(stand.path, 2)
+    set_version(stand.path, NOW + 1)
     before = (stand.path / "catalogue.db").read_bytes()
-    with pytest.raises(FormatError, match=r"format 2 .* reads up to 1; upgrade"):
+    with pytest.raises(FormatError, match=rf"format {NOW + 1} .* reads up to {NOW}; upgrade"):
         stand.open()
     assert (stand.path / "catalogue.db").read_bytes() == before
-    set_version(stand.path, 1)
+    set_version(stand.path, NOW)
     assert stand.open().status().hot_rows == 5
 
 
@@ -59,15 +60,15 @@ def test_an_older_format_is_brought_up_to_date(
         db.execute("CREATE TABLE grants (id INTEGER PRIMARY KEY) STRICT")
         db.execute("ALTER TABLE windows ADD COLUMN level INTEGER NOT NULL DEFAULT 0")
 
-    monkeypatch.setattr(module, "FORMAT", 2)
-    monkeypatch.setitem(module.MIGRATIONS, 1, add)
+    monkeypatch.setattr(module, "FORMAT", NOW + 1)
+    monkeypatch.setitem(module.MIGRATIONS, NOW, add)
     store = stand.open()
     assert store._lifecycle.catalogue.one("SELECT level FROM windows") == 0
     assert store._lifecycle.catalogue.all("SELECT * FROM grants") == []
     assert store.status().hot_rows == 5
     store.observe(rows(5))
     stand.close()
-    assert version(stand.path) == 2
+    assert version(stand.path) == NOW + 1
 
 
 def test_several_formats_are_passed_through_in_order(
@@ -76,12 +77,12 @@ def test_several_formats_are_passed_through_in_order(
     stand.create()
     stand.close()
     passed = []
-    monkeypatch.setattr(module, "FORMAT", 4)
-    for number in (1, 2, 3):
+    monkeypatch.setattr(module, "FORMAT", NOW + 3)
+    for number in (NOW, NOW + 1, NOW + 2):
         monkeypatch.setitem(module.MIGRATIONS, number, lambda _, n=number: passed.append(n))
     stand.open()
     stand.reopen()
-    assert passed == [1, 2, 3]
+    assert passed == [NOW, NOW + 1, NOW + 2]
 
 
 def test_a_migration_that_fails_leaves_the_old_format_whole(
@@ -98,12 +99,12 @@ def test_a_migration_that_fails_leaves_the_old_format_whole(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "FORMAT", 3)
-        patch.setitem(module.MIGRATIONS, 1, first)
-        patch.setitem(module.MIGRATIONS, 2, second)
+        patch.setattr(module, "FORMAT", NOW + 2)
+        patch.setitem(module.MIGRATIONS, NOW, first)
+        patch.setitem(module.MIGRATIONS, NOW + 1, second)
         with pytest.raises((StorageError, FormatError), match=r"catalogue\.db"):
             stand.open()
-    assert version(stand.path) == 1
+    assert version(stand.path) == NOW
     store = stand.open()
     assert "level" not in store._lifecycle.catalogue.all("SELECT * FROM windows")[0].keys()  # noqa: SIM118
     assert store.status().hot_rows == 5
@@ -119,8 +120,8 @@ def test_a_store_whose_migration_fails_is_not_left_locked(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "FORMAT", 2)
-        patch.setitem(module.MIGRATIONS, 1, broken)
+        patch.setattr(module, "FORMAT", NOW + 1)
+        patch.setitem(module.MIGRATIONS, NOW, broken)
         with pytest.raises(ZeroDivisionError):
             stand.open()
     stand.open()
@@ -155,6 +156,8 @@ def test_a_store_of_format_1_opens_and_gives_the_numbers_it_gave(
 
 def test_a_store_of_format_1_goes_on(stand: Stand, kept: dict[str, object]) -> None:
     store = stand.open()
+    assert version(stand.path) == NOW
+    assert store.models == {}
     assert store.observe(kept["rows"], key="again").accepted == 3
     assert store.observe(kept["rows"], key="batch 4").accepted == 20  # as it was acknowledged then
     stand.clock.pass_(100 * DAY)

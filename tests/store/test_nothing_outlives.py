@@ -21,7 +21,7 @@ import pytest
 from pyarrow import csv
 
 import pyramidion
-from pyramidion import Categorical, Guarantee, Label, Pyramid, Receipt, Schema, Snapshot
+from pyramidion import Categorical, Guarantee, Label, Model, Pyramid, Receipt, Schema, Snapshot
 from pyramidion.files import DataFile
 from pyramidion.privacy import ledger
 from pyramidion.replay import in_order
@@ -55,6 +55,7 @@ CATALOGUE = {
     "ledger": dict.fromkeys(("id", "window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
+    "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
@@ -75,7 +76,17 @@ FILES = {
 OUTPUTS: dict[type, dict[str, str]] = {
     Receipt: {"accepted": PUBLIC, "refused": HOT, "late": HOT},
     Advance: dict.fromkeys(
-        ("sealed", "steps", "rows_erased", "retired", "dropped", "checkpoints", "opened"), PUBLIC
+        (
+            "sealed",
+            "steps",
+            "rows_erased",
+            "retired",
+            "dropped",
+            "checkpoints",
+            "opened",
+            "trained",
+        ),
+        PUBLIC,
     ),
     Status: {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
@@ -87,6 +98,10 @@ OUTPUTS: dict[type, dict[str, str]] = {
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows"), PUBLIC),
+    Model: {
+        **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
+        **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
+    },
     ledger.Report: dict.fromkeys(("windows", "k"), PUBLIC),
     ledger.WindowReport: dict.fromkeys(
         ("number", "unit", "budget", "lines", "spent", "left", "epsilon", "delta"), PUBLIC
@@ -100,12 +115,16 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
+        **dict.fromkeys(("register", "unregister"), VERB),
+        "models": "public recipes and row totals; what was learned is P1, gone before its rows",
+        **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
+        "learning_curve": "P1: in memory, expires when its rows leave",
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "estimates": PAID,
-        **dict.fromkeys(("expired", "holds"), PUBLIC),
+        **dict.fromkeys(("expired", "holds", "parts"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,
@@ -116,6 +135,8 @@ VERBS: dict[type, dict[str, str]] = {
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
+    "Model": "see OUTPUTS",
+    **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(
         (name for name in pyramidion.__all__ if name.endswith("Error")), "names no value"
@@ -207,8 +228,8 @@ class Life:
 
     def show(self, *told: object) -> None:
         """Keep what the store says and shows in clear, once what it does behind is done."""
-        if self.store._kept is not None:
-            self.store._kept.result()
+        if self.store._threads.kept is not None:
+            self.store._threads.kept.result()
         status = dataclasses.asdict(self.store.status())
         status |= {"path": "", "bytes": 0}
         spent = self.store.ledger.report().to_dict()
@@ -283,6 +304,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
+    known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
             call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Categorical, Label, Schema, SchemaError, StateError
-from pyramidion.serving import without_hot
 from tests.store.stores import DAY, SCHEMA, START, Stand, cells, exact, observed, rows, same
 
 
@@ -132,8 +131,10 @@ def test_a_snapshot_of_before_a_seal_is_not_taken_for_the_complete_tables(stand:
     old = store.snapshot()
     stand.clock.pass_(9 * DAY)
     store.advance()
+    new, store._serving.current = store._serving.current, old
     with pytest.raises(StateError, match="changing"):
-        without_hot(store._lifecycle, old, 1)
+        store.training_set()
+    store._serving.current = new
     observed(store, rows(5, stand.clock.now, seed=4))
     assert len(store.training_set().y) == store.status().hot_rows
 

@@ -375,7 +375,7 @@ def test_a_window_never_goes_back(stand: Stand, monkeypatch: pytest.MonkeyPatch)
     look = Schedule.is_due
 
     def watched(self: Schedule, now: int) -> bool:
-        for number, state in store._lifecycle.catalogue.all("SELECT number, state FROM windows"):
+        for number, state in self._store.catalogue.all("SELECT number, state FROM windows"):
             assert order.index(state) >= seen.get(number, 0)
             seen[number] = order.index(state)
         return look(self, now)

@@ -38,13 +38,17 @@ class Columns:
         each = list(_each_table(schema.labels, settings.columns))
         self.template: NDArray[np.int64] = np.array([(s, i) for s, i, _ in each], dtype=np.int64)
         self.names = [name.format("*".join(shape.parts)) for shape in shapes for _, _, name in each]
+        self.parts = [shape.parts for shape in shapes for _ in each]
+        """The features of the table that each column comes from."""
         self.raw: list[tuple[int, int, int]] = []
         """Table, first column and codes of each feature whose raw value is passed through."""
         for table, shape in enumerate(shapes):
             codes = shape.codes
             if len(shape.parts) == 1 and codes is not None and codes <= settings.passthrough:
                 self.raw.append((table, len(self.names), codes))
-                self.names += _raw_names(schema.feature(shape.parts[0]))
+                raw = _raw_names(schema.feature(shape.parts[0]))
+                self.names += raw
+                self.parts += [shape.parts] * len(raw)
         self.names = _unique(self.names)
 
     @property

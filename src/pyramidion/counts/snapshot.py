@@ -34,7 +34,7 @@ class Features(np.ndarray[Any, np.dtype[np.float32]]):
     guarantee: Guarantee | None = None
 
     @classmethod
-    def of(cls, array: NDArray[np.float32], guarantee: Guarantee) -> Features:
+    def of(cls, array: NDArray[Any], guarantee: Guarantee) -> Features:
         """The array, with its guarantee; no copy."""
         features = array.view(cls)
         features.guarantee = guarantee
@@ -102,6 +102,11 @@ class Snapshot:
     def names(self) -> list[str]:
         """The names of the feature columns, in order."""
         return list(self._columns.names)
+
+    @property
+    def parts(self) -> list[tuple[str, ...]]:
+        """The features of the count table that each column comes from."""
+        return list(self._columns.parts)
 
     def featurize(self, rows: Any, *, threads: int = 1) -> pa.Table:
         """Features of a batch as Arrow columns of 32-bit floats."""

@@ -22,11 +22,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.batches import Batch
-from pyramidion.checks import nearest
 from pyramidion.counts.snapshot import Features, Snapshot
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import StateError
 from pyramidion.guarantee import Guarantee
-from pyramidion.judge import Judge, floats, numbers
+from pyramidion.learn.workload import Workload
 from pyramidion.observations import Observations
 from pyramidion.schema import Label, Schema
 
@@ -44,12 +43,23 @@ class TrainingSet:
     snapshot: Snapshot = field(repr=False)
     source: Source = field(repr=False)
     schema: Schema = field(repr=False)
-    label: Label
+    workload: Workload
+
+    @property
+    def label(self) -> Label:
+        """What y is of; its classes may be merged."""
+        return self.workload.label
+
+    @cached_property
+    def _columns(self) -> list[int]:
+        used = enumerate(self.snapshot.parts)
+        return [column for column, parts in used if self.workload.uses(parts)]
 
     @property
     def names(self) -> list[str]:
         """The names of the columns of X."""
-        return self.snapshot.names
+        names = self.snapshot.names
+        return [names[column] for column in self._columns]
 
     @property
     def guarantee(self) -> Guarantee:
@@ -59,18 +69,10 @@ class TrainingSet:
     def batches(self) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         """X and y of one batch of hot rows after the other, in the order they came."""
         for observations, batch in self.source():
-            yield self.snapshot.array(observations), self._y(observations, batch)
-
-    def _y(self, observations: Observations, batch: Batch) -> NDArray[Any]:
-        if self.label.continuous:
-            column = numbers(self.label.name, batch.columns[self.label.name], Judge(batch.length))
-            return floats(column)
-        sizes = [label.cardinality for label in self.schema.labels]
-        place = [label.name for label in self.schema.labels].index(self.label.name)
-        codes = np.unravel_index(observations.labels, sizes)[place]
-        classes: NDArray[Any] = np.array(self.label.classes)
-        found: NDArray[Any] = classes[codes]
-        return found
+            X = self.snapshot.array(observations)
+            some = X if len(self._columns) == X.shape[1] else X[:, self._columns]
+            y = self.workload.y(self.schema, observations, batch)
+            yield Features.of(np.asarray(some), self.guarantee), y
 
     @cached_property
     def _all(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
@@ -99,15 +101,3 @@ class TrainingSet:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         yield self.X
         yield self.y
-
-
-def label_of(schema: Schema, name: str | None) -> Label:
-    """The label to train on: the only one, or the one that is named."""
-    by_name = {label.name: label for label in schema.labels}
-    if name is None:
-        if len(by_name) > 1:
-            raise SchemaError(f"the schema has several labels; name one of {', '.join(by_name)}")
-        return schema.labels[0]
-    if name not in by_name:
-        raise SchemaError(f"there is no label {name!r}; {nearest(name, by_name)}")
-    return by_name[name]

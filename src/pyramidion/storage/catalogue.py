@@ -14,6 +14,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     ledger      what each window spent, see `pyramidion.privacy.ledger`
     deletions   what was erased, when, why, and in which key holder
     imports     how far each import came, by a keyed hash of its files' names, rows and times
+    models      the recipe of each, never what it learned
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 1
+FORMAT = 2
 BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
 
-TABLES = """
+MODELS = "CREATE TABLE models (name TEXT PRIMARY KEY, recipe TEXT NOT NULL) STRICT;"
+TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
 CREATE TABLE windows (
@@ -59,10 +61,11 @@ CREATE TABLE deletions (
     id INTEGER PRIMARY KEY, what TEXT NOT NULL, why TEXT NOT NULL, holder TEXT NOT NULL,
     at INTEGER NOT NULL, done INTEGER) STRICT;
 CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
+{MODELS}
 """
 
-Migration = Callable[[sqlite3.Connection], None]
-MIGRATIONS: dict[int, Migration] = {}
+Migration = Callable[[sqlite3.Connection], object]
+MIGRATIONS: dict[int, Migration] = {1: lambda db: db.execute(MODELS)}
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
 

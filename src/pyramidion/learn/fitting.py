@@ -1,0 +1,218 @@
+"""Models are trained in a process of their own.
+
+    store ──jobs──► waiting process ──fork──► child: reads the jobs, fits, answers, is gone
+      ▲                                                          │
+      └──────────────────────── answer ──────────────────────────┘
+
+The waiting process has everything imported and never reads a row: the child it forks reads
+the jobs from standard input itself, and all it knew of the rows ends with it. It watches both
+sides, so that no child goes on when the store is gone. A store that waits too long kills both.
+
+Jobs and answers are pickles between two processes of one program, and are written nowhere.
+What estimators print is thrown away, and of their errors only the kind is told: both may
+quote rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any, TypeVar
+
+HEAD = 8  # bytes of a length
+POLL = 50  # milliseconds between two looks at the child
+LATE = "it took longer than `train_within` allows"
+DIED = "the training process died"
+
+BEGIN = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); import {__name__} as f; f.main()"
+"""Modules are found where this process finds them."""
+
+T = TypeVar("T")
+Work = Callable[[], T]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """That a piece of work came to nothing."""
+
+    why: str
+
+
+class Trainer:
+    """The waiting process, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._modules: set[str] = set()
+        self._closed = False
+        self._late = False
+
+    def run(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
+        """Do pieces of work in a child process; each gives its result or why it has none.
+
+        A piece is a picklable callable. ``modules`` are imported ahead, ``within`` is in seconds.
+        """
+        if not work or self._closed:
+            return [Failed(DIED) for _ in work]
+        self._late, answer = False, None
+        process = self._started(modules)
+        timer = threading.Timer(within, self._out_of_time, [process])
+        timer.daemon = True
+        timer.start()
+        try:
+            _send(process.stdin, list(work))
+            answer = _receive(process.stdout)
+        except (OSError, EOFError, ValueError):  # killed meanwhile
+            pass
+        finally:
+            timer.cancel()
+            if answer is None:
+                self.stop()
+        if answer is None:
+            return [Failed(LATE if self._late else DIED) for _ in work]
+        return list(answer)
+
+    def _out_of_time(self, process: subprocess.Popen[bytes]) -> None:
+        self._late = True
+        _kill(process)
+
+    def _started(self, modules: set[str]) -> subprocess.Popen[bytes]:
+        if not modules <= self._modules:
+            self.stop()
+        if self._process is None or self._process.poll() is not None:
+            self._modules |= modules
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-c", BEGIN, json.dumps(sys.path), *sorted(self._modules)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for who waits
+            )
+        return self._process
+
+    def close(self) -> None:
+        """End for good; work that is under way comes to nothing."""
+        self._closed = True
+        self.stop()
+
+    def stop(self) -> None:
+        """End the waiting process and whatever it has going."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        _kill(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):  # what could not be sent any more
+                    stream.close()
+        process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _send(stream: IO[bytes] | None, thing: object) -> None:
+    """Pickled, large arrays beside it, so that they are not copied."""
+    beside: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(thing, protocol=5, buffer_callback=beside.append)
+    parts = [memoryview(data), *(buffer.raw() for buffer in beside)]
+    if stream is None:
+        raise EOFError
+    stream.write(len(parts).to_bytes(HEAD, "little"))
+    for part in parts:
+        stream.write(part.nbytes.to_bytes(HEAD, "little"))
+        stream.write(part)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes] | None) -> Any:
+    if stream is None:
+        raise EOFError
+    parts = [_whole(stream, _number(stream)) for _ in range(_number(stream))]
+    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 another process of this program
+
+
+def _number(stream: IO[bytes]) -> int:
+    return int.from_bytes(_whole(stream, HEAD), "little")
+
+
+def _whole(stream: IO[bytes], length: int) -> bytearray:
+    """So many bytes and not one more: what follows is for somebody else."""
+    data = bytearray(length)
+    view, filled = memoryview(data), 0
+    while filled < length:
+        read = stream.readinto(view[filled:])  # type: ignore[attr-defined]
+        if not read:
+            raise EOFError
+        filled += read
+    return data
+
+
+# --- the waiting process ----------------------------------------------------------------------
+
+
+def main() -> None:
+    """Wait for jobs until standard input is closed."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no rows in a core file
+    answers = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # what estimators print must not get into the answer
+    for module in sys.argv[2:]:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    jobs = select.poll()
+    jobs.register(0, select.POLLIN)
+    while True:
+        ((_, seen),) = jobs.poll()
+        if not seen & select.POLLIN:
+            return
+        child = os.fork()
+        if child == 0:
+            os._exit(_answer(answers))
+        if _outlived(child) != 0:
+            return
+
+
+def _outlived(child: int) -> int:
+    """Wait for the child; end it where the store is gone."""
+    gone = select.poll()
+    gone.register(0, 0)  # a hang-up is always told
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if gone.poll(POLL):
+            os.kill(child, signal.SIGKILL)
+
+
+def _answer(answers: int) -> int:
+    """In the child: read the jobs, do them, answer."""
+    try:
+        os.nice(5)  # who serves comes first
+        with open(0, "rb", buffering=0, closefd=False) as raw:
+            work = _receive(raw)
+        with os.fdopen(answers, "wb") as stream:
+            _send(stream, [_tried(piece) for piece in work])
+    except BaseException:  # whatever it is, it must not be told
+        return 1
+    return 0
+
+
+def _tried(work: Work[Any]) -> Any:
+    try:
+        return work()
+    except Exception as problem:
+        return Failed(f"it failed with {type(problem).__name__}")

@@ -1,0 +1,157 @@
+"""What an estimator is made of, as JSON: a class by its name, and the parameters it was given.
+
+A recipe is all that is stored of a model, never what it learned. Reading one imports
+classes, so only those of a few packages are: a file cannot name code to run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from pyramidion.checks import plain
+from pyramidion.errors import SchemaError
+
+PACKAGES = ("lightgbm", "pyramidion", "sklearn")
+"""Where estimators may come from."""
+
+Recipe = dict[str, Any]
+
+
+def recipe_of(estimator: object) -> Recipe:
+    """An estimator as JSON, without what it may have learned.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> recipe_of(Ridge(alpha=2.0))
+    {'class': 'sklearn.linear_model.Ridge', 'params': {'alpha': 2.0}}
+    >>> estimator_of(recipe_of(Ridge(alpha=2.0)))
+    Ridge(alpha=2.0)
+    """
+    if isinstance(estimator, type) or not isinstance(estimator, BaseEstimator):
+        raise SchemaError(
+            f"{_told_kind(estimator)} is not an estimator; give one of scikit-learn, LightGBM or "
+            f"pyramidion, such as LogisticRegression()"
+        )
+    name = _public_name(type(estimator))
+    _class(name)
+    given: dict[str, object] = estimator.get_params(deep=False)  # type: ignore[attr-defined]
+    default = _defaults(type(estimator))
+    changed = {
+        key: value
+        for key, value in given.items()
+        if key not in default or not _same(value, default[key])
+    }
+    return {"class": name, "params": {key: _told(name, key, v) for key, v in changed.items()}}
+
+
+def estimator_of(recipe: Recipe) -> Any:
+    """A new estimator that has learned nothing."""
+    kind = _class(recipe["class"])
+    return kind(**{name: _made(value) for name, value in recipe["params"].items()})
+
+
+def packages_of(recipe: Recipe) -> set[str]:
+    """The modules that a recipe's classes live in."""
+    found = {recipe["class"].rpartition(".")[0]}
+    waiting = list(recipe["params"].values())
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict) and "estimator" in value:
+            found |= packages_of(value["estimator"])
+        elif isinstance(value, dict):
+            waiting += value.values()
+    return found
+
+
+def _told_kind(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+
+
+def _public_name(kind: type) -> str:
+    """The shortest path of modules that has the class: private ones move."""
+    modules = kind.__module__.split(".")
+    if modules[0] in PACKAGES:
+        for end in range(1, len(modules) + 1):
+            path = ".".join(modules[:end])
+            if getattr(importlib.import_module(path), kind.__qualname__, None) is kind:
+                return f"{path}.{kind.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _defaults(kind: type) -> dict[str, object]:
+    """What parameters are when none are given; recipes leave these out, so that they follow."""
+    parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    return {each.name: each.default for each in parameters}
+
+
+def _same(value: object, default: object) -> bool:
+    if value is default:
+        return True
+    if isinstance(value, float) and isinstance(default, float) and math.isnan(value):
+        return math.isnan(default)
+    simple = (bool, int, float, str, tuple)
+    return type(value) is type(default) and isinstance(value, simple) and value == default
+
+
+def _told(owner: str, name: str, value: object) -> object:
+    value = plain(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, BaseEstimator):
+        return {"estimator": recipe_of(value)}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_told(owner, name, item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_told(owner, name, item) for item in value]}
+    if isinstance(value, Mapping):
+        pairs = [[_told(owner, name, each) for each in pair] for pair in value.items()]
+        return {"dict": pairs}
+    raise SchemaError(
+        f"parameter {name!r} of {owner} is a {type(value).__name__}, which a recipe cannot hold; "
+        f"use numbers, text, lists or other estimators"
+    )
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, held),) = value.items()
+    if kind == "estimator":
+        return estimator_of(held)
+    if kind == "tuple":
+        return tuple(_made(item) for item in held)
+    return {_made(key): _made(item) for key, item in held}
+
+
+def _class(name: str) -> type[BaseEstimator]:
+    module, _, attribute = name.rpartition(".")
+    package = module.partition(".")[0]
+    if package not in PACKAGES:
+        raise SchemaError(
+            f"{name} comes from none of the packages that estimators may come from "
+            f"({', '.join(PACKAGES)}); use one of theirs"
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError:
+        raise SchemaError(
+            f"{name} cannot be imported; pip install 'pyramidion[models]', or register another "
+            f"estimator"
+        ) from None
+    except AttributeError:
+        raise SchemaError(f"{module} has no {attribute}; register another estimator") from None
+    if not (isinstance(found, type) and issubclass(found, BaseEstimator)):
+        raise SchemaError(f"{name} is not an estimator; register one that is")
+    return found

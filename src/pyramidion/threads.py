@@ -1,0 +1,78 @@
+"""The two threads of a store: rows come in by one, windows are moved by the other.
+
+A verb is done in its thread while the caller waits, so that Ctrl-C stops who waits and not
+what is begun, and so that nothing moves while something else does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from pyramidion.errors import StateError
+
+T = TypeVar("T")
+
+INTAKE, KEEPER = "pyramidion intake", "pyramidion keeper"
+CLOSED = "this store is closed; open it again"
+
+
+class Threads:
+    """Intake and keeper."""
+
+    def __init__(self) -> None:
+        self._intake = ThreadPoolExecutor(1, INTAKE)
+        self._keeper = ThreadPoolExecutor(1, KEEPER)
+        self.kept: Future[object] | None = None
+        """What the keeper does, or did, and nobody waits for."""
+
+    def close(self) -> None:
+        """Finish what is being done."""
+        self._intake.shutdown()
+        self._keeper.shutdown()
+
+    def take(self, verb: Callable[[], T]) -> T:
+        """Do a verb in the intake."""
+        return self._do(self._intake, verb)
+
+    def move(self, verb: Callable[[], T]) -> T:
+        """Do a verb in the keeper."""
+        return self._do(self._keeper, verb)
+
+    def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
+        if threading.current_thread().name.startswith((INTAKE, KEEPER)):
+            raise StateError(
+                "the store was called from within its own vault hook, which would wait for itself "
+                "for ever; note what to do there and do it later"
+            )
+        try:
+            doing = thread.submit(verb)
+        except RuntimeError:  # closed meanwhile
+            raise StateError(CLOSED) from None
+        return doing.result()
+
+    # --- behind the scenes -------------------------------------------------------------------
+
+    def keep(self, verb: Callable[[], object]) -> None:
+        """Have the keeper do something that nobody waits for, unless it is busy with such."""
+        if not self.keeping:
+            self.kept = self._keeper.submit(verb)
+
+    @property
+    def keeping(self) -> bool:
+        """Whether the keeper does something that nobody waits for."""
+        return self.kept is not None and not self.kept.done()
+
+    def failed(self) -> bool:
+        """Whether what nobody waited for failed; told once."""
+        kept = self.kept
+        if kept is None or not kept.done():
+            return False
+        self.kept = None
+        return kept.exception() is not None
+
+    def expect_nothing(self) -> None:
+        """Forget what failed: it is done again by who asks."""
+        self.kept = None

@@ -1,0 +1,311 @@
+"""The models of a store: when they are trained, and when they must go.
+
+    registered, opened     trained from the hot rows and the complete tables
+    a window is sealed     trained again; the old one serves until then
+    hot rows leave         trained on the rows that stay, *before* the others are erased;
+                           whatever comes of it, the old one goes first
+    a window retires       the same: features of the old one came from its tables too
+    a feature is withdrawn models that used it go at once
+    rows arrive            a model that can learn online takes them in
+
+So no model outlives the oldest row it saw. All of this but the last happens in the thread that
+moves windows, so that no row can leave while a model is trained on it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.batches import Batch
+from pyramidion.checks import checked_name, nearest
+from pyramidion.counts.snapshot import Snapshot
+from pyramidion.errors import PyramidionError, SchemaError, StateError
+from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within, losses, tested
+from pyramidion.learn.fitting import Failed, Trainer
+from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked, fit
+from pyramidion.learn.recipes import packages_of, recipe_of
+from pyramidion.learn.workload import Workload
+from pyramidion.lifecycle import Leaving, Lifecycle
+from pyramidion.observations import Observations
+from pyramidion.serving import Serving
+from pyramidion.storage.hot import Step
+
+ASLEEP = "a history is being replayed; it is trained when that is through"
+
+
+class Lesson(NamedTuple):
+    """Features of hot rows, and a label for each workload."""
+
+    X: NDArray[np.float32]
+    y: dict[str, NDArray[Any]]
+    snapshot: Snapshot
+    last: int
+
+
+class Training:
+    """All models of one store."""
+
+    def __init__(self, store: Lifecycle, serving: Serving) -> None:
+        self._store = store
+        self._serving = serving
+        self._trainer = Trainer()
+        self._learning = threading.RLock()
+        """Held by whoever changes a model."""
+        self.asleep = 0
+        """How many want that models which go are not trained again yet."""
+        self.trained: list[str] = []
+        """Which models were trained, in order; for who tells."""
+        self._models = {
+            row["name"]: self._recalled(row["name"], json.loads(row["recipe"]))
+            for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
+        }
+        store.changed.append(self._changed)
+        store.leaving.append(self._leaving)
+
+    def _recalled(self, name: str, told: Mapping[str, Any]) -> Model:
+        workload = Workload.from_dict(self._store.schema, told["workload"])
+        return Model(name, told["estimator"], workload)
+
+    def close(self) -> None:
+        """End the training process; models are gone."""
+        self._trainer.close()
+        with self._learning:
+            for name, model in self._models.items():
+                self._models[name] = model.gone("the store is closed")
+
+    @contextmanager
+    def sleeping(self) -> Iterator[None]:
+        """Models go when they must, and are not trained, until this is over."""
+        self.asleep += 1
+        try:
+            yield
+        finally:
+            self.asleep -= 1
+
+    # --- which there are -----------------------------------------------------------------
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """Every model by its name, as it is now."""
+        with self._learning:
+            return dict(sorted(self._models.items()))
+
+    def model(self, name: str) -> Model:
+        """One model."""
+        found = self._models.get(name)
+        if found is None:
+            remedy = nearest(name, self._models) if self._models else "register it first"
+            raise SchemaError(f"there is no model {name!r}; {remedy}")
+        return found
+
+    def register(self, name: str, estimator: object, workload: Workload, now: int) -> None:
+        """Train a model and keep its recipe; one of this name serves until then.
+
+        Where it cannot be trained for its own sake nothing is changed; where there is nothing
+        to train on yet, it is trained as soon as there is.
+        """
+        name, recipe = checked_name("a model", name), recipe_of(estimator)
+        checked(name, estimator, workload)
+        model = Model(name, recipe, workload)
+        made = self._taught([model], now)[name]
+        if not made.available and not made.stale:
+            raise StateError(f"model {name!r} was not registered: {made.why}")
+        told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
+        with self._store.catalogue.transaction():
+            self._store.catalogue.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, told)
+        self._install([made])
+
+    def unregister(self, name: str) -> None:
+        """Forget a model and its recipe."""
+        self.model(name)
+        with self._store.catalogue.transaction():
+            self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
+        with self._learning:
+            self._models.pop(name, None)
+
+    # --- when they are trained -------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether some model is to be trained."""
+        return not self.asleep and any(model.stale for model in self._models.values())
+
+    def catch_up(self, now: int) -> None:
+        """Train what is to be trained; what serves goes on until its successor is there."""
+        stale = [model for model in self._models.values() if model.stale]
+        if stale and not self.asleep:
+            self._install(self._taught(stale, now).values())
+
+    def retrain(self, name: str, now: int) -> None:
+        """Train one model again, now."""
+        self._install(self._taught([self.model(name)], now).values())
+
+    def _changed(self, _: str) -> None:
+        """The complete tables are others. Who used a column that is gone goes with it."""
+        snapshot = self._serving.current
+        names = set() if snapshot is None else set(snapshot.names)
+        with self._learning:
+            for name, model in self._models.items():
+                workload = model.workload.on(self._store.schema)
+                fitted = model.fitted
+                if fitted is not None and not names.issuperset(fitted.names):
+                    model = model.gone("a feature or group that it used was withdrawn")
+                self._models[name] = replace(model, workload=workload, stale=True)
+
+    def _leaving(self, leaving: Leaving) -> None:
+        """Rows leave or windows retire: train on what stays, and let go of the old models."""
+        old = dict(self._models)
+        new = {
+            name: model.gone(ASLEEP if self.asleep else UNTRAINED) for name, model in old.items()
+        }
+        try:
+            if old and not self.asleep:
+                taught = self._taught(old.values(), leaving.now, leaving.steps)
+                for name, model in taught.items():
+                    again = model.fitted is not old[name].fitted
+                    new[name] = model if again else model.gone(model.why)
+        finally:  # whatever failed: nothing that saw a leaving row stays
+            self._install(new.values())
+
+    # --- training ----------------------------------------------------------------------------
+
+    def _taught(
+        self, models: Collection[Model], now: int, leaving: Collection[Step] = ()
+    ) -> dict[str, Model]:
+        """The models, trained from scratch on the hot rows that stay; or why they are not."""
+        try:
+            lesson = self._lesson(models, leaving)
+        except PyramidionError as problem:
+            why = str(problem)  # there is nothing to train on yet
+            return {model.name: replace(model, why=why, stale=True) for model in models}
+        work = [
+            partial(fit, model.recipe, lesson.X, model.columns(lesson.snapshot), lesson.y[key])
+            for model in models
+            for key in [_key(model.workload)]
+        ]
+        modules = set().union(*(packages_of(model.recipe) for model in models))
+        found = self._trainer.run(work, modules, self._store.settings.train_within_us / 1e6)
+        return {
+            model.name: self._outcome(model, lesson, each, now)
+            for model, each in zip(models, found, strict=True)
+        }
+
+    def _outcome(self, model: Model, lesson: Lesson, found: Any, now: int) -> Model:
+        kind = model.recipe["class"].rpartition(".")[2]
+        if isinstance(found, Failed):
+            why = f"{kind} could not be trained: {found.why}"
+            return replace(model, fitted=None, why=why, stale=False)
+        names = lesson.snapshot.names
+        chosen = tuple(names[column] for column in model.columns(lesson.snapshot))
+        fitted = Fitted(found, chosen, len(lesson.X), lesson.last, now)
+        self.trained.append(model.name)
+        return replace(model, fitted=fitted, why="", stale=False)
+
+    def _lesson(self, models: Iterable[Model], leaving: Collection[Step]) -> Lesson:
+        """The hot rows that stay, by the complete tables less exactly these."""
+        last = self._store.last_batch()
+        workloads = {_key(model.workload): model.workload for model in models}
+        staying = self._serving.staying(leaving)
+        raw, schema = self._serving.without_hot(staying), self._store.schema
+        X, y = [], dict[str, list[NDArray[Any]]]()
+        for hot in self._serving.hot_rows(staying):
+            X.append(np.asarray(raw.array(hot.observations.under(raw.encoder))))
+            for key, workload in workloads.items():
+                y.setdefault(key, []).append(workload.y(schema, hot.observations, hot.batch))
+        if not X:
+            raise StateError("the hot window is empty, so there is nothing to train on; observe")
+        labels = {key: np.concatenate(parts) for key, parts in y.items()}
+        return Lesson(np.concatenate(X), labels, raw, last)
+
+    def _install(self, models: Iterable[Model]) -> None:
+        """Let models serve. What came in while they were trained is taught to those who can."""
+        with self._learning:
+            for model in models:
+                self._models[model.name] = model
+                if model.online:
+                    self._catch_up_online(model)
+
+    # --- between trainings -------------------------------------------------------------------
+
+    def _catch_up_online(self, model: Model) -> None:
+        last = model.fitted.last if model.fitted is not None else 0
+        for hot in self._serving.hot_rows(lambda number: number > last):
+            self.learn(hot.number, hot.observations, hot.batch, [model.name])
+
+    def learn(
+        self,
+        number: int,
+        observations: Observations,
+        batch: Batch,
+        names: Iterable[str] | None = None,
+    ) -> None:
+        """Take a batch that was acknowledged into the models that learn online.
+
+        One that cannot is as it was, and learns the rows with the next training.
+        """
+        with self._learning:
+            for name in list(self._models if names is None else names):
+                model, snapshot = self._models[name], self._serving.current
+                if self.asleep or snapshot is None or not model.online or model.fitted is None:
+                    continue
+                if model.fitted.last >= number:
+                    continue
+                self._models[name] = self._more(model, snapshot, number, observations, batch)
+
+    def _more(
+        self,
+        model: Model,
+        snapshot: Snapshot,
+        number: int,
+        observations: Observations,
+        batch: Batch,
+    ) -> Model:
+        try:
+            X = np.asarray(snapshot.array(observations.under(snapshot.encoder)))
+            y = model.workload.y(self._store.schema, observations, batch)
+            return model.taught(X[:, model.columns(snapshot)], y, number)
+        except Exception:  # an estimator's own: the batch is acknowledged all the same
+            return model
+
+    # --- how much is enough --------------------------------------------------------------------
+
+    def learning_curve(
+        self, name: str, within: float, sizes: Sequence[int] | None
+    ) -> LearningCurve:
+        """The loss of a model against the hot rows it learns from."""
+        model, within = self.model(name), checked_within(within)
+        lesson = self._lesson([model], ())
+        chosen = checked_sizes(sizes, len(lesson.X))
+        key, columns = _key(model.workload), model.columns(lesson.snapshot)
+        work = partial(
+            losses, model.recipe, lesson.X, columns, lesson.y[key], model.classes, chosen
+        )
+        limit = self._store.settings.train_within_us / 1e6
+        (found,) = self._trainer.run([work], packages_of(model.recipe), limit)
+        if isinstance(found, Failed):
+            raise StateError(f"no learning curve of model {name!r}: {found.why}")
+        kind, measured = found
+        curve = LearningCurve(
+            chosen,
+            measured,
+            loss=kind,
+            tested=tested(len(lesson.X)),
+            within=within,
+            guarantee=lesson.snapshot.guarantee,
+        )
+        self._serving.perishes(curve)
+        return curve
+
+
+def _key(workload: Workload) -> str:
+    """Tells labels apart that are learned differently."""
+    return json.dumps([workload.label.name, workload.to_dict()["merge"]])
