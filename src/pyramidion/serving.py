@@ -157,10 +157,11 @@ class Serving:
                 gone = "hot rows of this training set have left; take a new one"
                 raise StateError(gone) from None
 
-        return TrainingSet(raw, source, store.schema, workload)
+        made = TrainingSet(raw, source, store.schema, workload)
+        self.perishes(made)
+        return made
 
-    def staying(self, leaving: Iterable[Step]) -> Wanted:
-        """The batches that have been acknowledged and stay when some steps leave."""
+    def staying(self, leaving: Iterable[Step], last: int) -> Wanted:
+        """The batches up to the last one that stay when some steps leave."""
         gone = {batch.number for step in leaving for batch in step.batches}
-        last = self._store.last_batch()
         return lambda number: number <= last and number not in gone

@@ -150,8 +150,9 @@ class Pyramid:
             if self._closed or not self._home.owned:
                 return
             self._closed = True
-            self._training.close()
+            self._training.stop()
             self._threads.close()
+            self._training.close()
             self._serving.close()
             try:
                 self._arrivals.close()
@@ -325,6 +326,13 @@ class Pyramid:
         self._usable()
         self._threads.move(lambda: self._training.unregister(name))
 
+    def retrain(self, name: str) -> Model:
+        """Train a model again now, as after a failure; what serves goes on until it is ready."""
+        self._usable()
+        now = self._now()
+        self._threads.move(lambda: self._training.retrain(name, now))
+        return self._training.model(name)
+
     def predict(self, name: str, rows: Any) -> NDArray[Any]:
         """The likeliest class of each row, or the expected number: P1, as the model is."""
         return self._model(name).predict(self.snapshot(), rows)
@@ -340,7 +348,7 @@ class Pyramid:
         if not model.available and model.stale:
             now = self._now()
             self._threads.move(lambda: self._training.catch_up(now))
-        return self._training.model(name)
+        return self._training.model(name).begun()
 
     def learning_curve(
         self, name: str, *, within: float = 0.05, sizes: Sequence[int] | None = None

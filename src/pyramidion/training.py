@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,9 +30,10 @@ from pyramidion.batches import Batch
 from pyramidion.checks import checked_name, nearest
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PyramidionError, SchemaError, StateError
-from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within, losses, tested
+from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within
 from pyramidion.learn.fitting import Failed, Trainer
-from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked, fit
+from pyramidion.learn.jobs import fit, losses, tested
+from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked
 from pyramidion.learn.recipes import packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
@@ -40,6 +42,7 @@ from pyramidion.serving import Serving
 from pyramidion.storage.hot import Step
 
 ASLEEP = "a history is being replayed; it is trained when that is through"
+NO_TABLE = "no sealed window has a table that it uses; wait for one, or register it with others"
 
 
 class Lesson(NamedTuple):
@@ -64,6 +67,8 @@ class Training:
         """How many want that models which go are not trained again yet."""
         self.trained: list[str] = []
         """Which models were trained, in order; for who tells."""
+        self._learned: weakref.WeakSet[Fitted] = weakref.WeakSet()
+        """All that was learned and that somebody still holds."""
         self._models = {
             row["name"]: self._recalled(row["name"], json.loads(row["recipe"]))
             for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
@@ -75,12 +80,16 @@ class Training:
         workload = Workload.from_dict(self._store.schema, told["workload"])
         return Model(name, told["estimator"], workload)
 
-    def close(self) -> None:
-        """End the training process; models are gone."""
+    def stop(self) -> None:
+        """End the training process, and what it has going."""
         self._trainer.close()
+
+    def close(self) -> None:
+        """Let go of all that was learned."""
         with self._learning:
             for name, model in self._models.items():
                 self._models[name] = model.gone("the store is closed")
+            self._forget()
 
     @contextmanager
     def sleeping(self) -> Iterator[None]:
@@ -130,20 +139,23 @@ class Training:
         with self._store.catalogue.transaction():
             self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
         with self._learning:
-            self._models.pop(name, None)
+            gone = self._models.pop(name)
+            if gone.fitted is not None:
+                gone.fitted.expire()
 
     # --- when they are trained -------------------------------------------------------------
 
     @property
     def due(self) -> bool:
         """Whether some model is to be trained."""
-        return not self.asleep and any(model.stale for model in self._models.values())
+        return not self.asleep and any(model.stale for model in list(self._models.values()))
 
     def catch_up(self, now: int) -> None:
         """Train what is to be trained; what serves goes on until its successor is there."""
+        if self.asleep:
+            return
         stale = [model for model in self._models.values() if model.stale]
-        if stale and not self.asleep:
-            self._install(self._taught(stale, now).values())
+        self._install(self._taught(stale, now).values() if stale else ())
 
     def retrain(self, name: str, now: int) -> None:
         """Train one model again, now."""
@@ -160,21 +172,22 @@ class Training:
                 if fitted is not None and not names.issuperset(fitted.names):
                     model = model.gone("a feature or group that it used was withdrawn")
                 self._models[name] = replace(model, workload=workload, stale=True)
+            self._forget(lambda fitted: not names.issuperset(fitted.names))
 
     def _leaving(self, leaving: Leaving) -> None:
         """Rows leave or windows retire: train on what stays, and let go of the old models."""
-        old = dict(self._models)
+        old, why = dict(self._models), ASLEEP if self.asleep else UNTRAINED
         new = {
-            name: model.gone(ASLEEP if self.asleep else UNTRAINED) for name, model in old.items()
+            name: model.gone(why if model.available else model.why) for name, model in old.items()
         }
         try:
             if old and not self.asleep:
                 taught = self._taught(old.values(), leaving.now, leaving.steps)
                 for name, model in taught.items():
                     again = model.fitted is not old[name].fitted
-                    new[name] = model if again else model.gone(model.why)
+                    new[name] = model if again else replace(model, fitted=None)
         finally:  # whatever failed: nothing that saw a leaving row stays
-            self._install(new.values())
+            self._install(new.values(), leaving=True)
 
     # --- training ----------------------------------------------------------------------------
 
@@ -182,64 +195,89 @@ class Training:
         self, models: Collection[Model], now: int, leaving: Collection[Step] = ()
     ) -> dict[str, Model]:
         """The models, trained from scratch on the hot rows that stay; or why they are not."""
+        able = [model for model in models if self._has_columns(model)]
+        made = {model.name: replace(model, why=NO_TABLE, stale=True) for model in models}
         try:
-            lesson = self._lesson(models, leaving)
+            lesson = self._lesson(able, leaving) if able else None
         except PyramidionError as problem:
             why = str(problem)  # there is nothing to train on yet
-            return {model.name: replace(model, why=why, stale=True) for model in models}
+            return made | {model.name: replace(model, why=why, stale=True) for model in able}
+        if lesson is None:
+            return made
         work = [
             partial(fit, model.recipe, lesson.X, model.columns(lesson.snapshot), lesson.y[key])
-            for model in models
+            for model in able
             for key in [_key(model.workload)]
         ]
-        modules = set().union(*(packages_of(model.recipe) for model in models))
+        modules = set().union(*(packages_of(model.recipe) for model in able))
         found = self._trainer.run(work, modules, self._store.settings.train_within_us / 1e6)
-        return {
+        return made | {
             model.name: self._outcome(model, lesson, each, now)
-            for model, each in zip(models, found, strict=True)
+            for model, each in zip(able, found, strict=True)
         }
 
+    def _has_columns(self, model: Model) -> bool:
+        """Whether the complete tables have something for it, once there are some."""
+        current = self._serving.current
+        return current is None or bool(model.columns(current))
+
     def _outcome(self, model: Model, lesson: Lesson, found: Any, now: int) -> Model:
-        kind = model.recipe["class"].rpartition(".")[2]
-        if isinstance(found, Failed):
-            why = f"{kind} could not be trained: {found.why}"
-            return replace(model, fitted=None, why=why, stale=False)
         names = lesson.snapshot.names
         chosen = tuple(names[column] for column in model.columns(lesson.snapshot))
+        if isinstance(found, Failed):  # tried again with the next step, seal or retirement
+            kind = model.recipe["class"].rpartition(".")[2]
+            why = f"{kind} could not be trained: {found.why}"
+            gone = "every table that it uses was withdrawn; register it on others"
+            return replace(model, why=why if chosen else gone, stale=False)
         fitted = Fitted(found, chosen, len(lesson.X), lesson.last, now)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 
     def _lesson(self, models: Iterable[Model], leaving: Collection[Step]) -> Lesson:
         """The hot rows that stay, by the complete tables less exactly these."""
-        last = self._store.last_batch()
+        with self._store.arrivals:  # or one that is acknowledged may not be among the rows yet
+            last = self._store.last_batch()
         workloads = {_key(model.workload): model.workload for model in models}
-        staying = self._serving.staying(leaving)
+        staying = self._serving.staying(leaving, last)
+        if not any(self._store.hot.numbers(staying)):
+            raise StateError("the hot window is empty, so there is nothing to train on; observe")
         raw, schema = self._serving.without_hot(staying), self._store.schema
         X, y = [], dict[str, list[NDArray[Any]]]()
         for hot in self._serving.hot_rows(staying):
             X.append(np.asarray(raw.array(hot.observations.under(raw.encoder))))
             for key, workload in workloads.items():
                 y.setdefault(key, []).append(workload.y(schema, hot.observations, hot.batch))
-        if not X:
-            raise StateError("the hot window is empty, so there is nothing to train on; observe")
         labels = {key: np.concatenate(parts) for key, parts in y.items()}
         return Lesson(np.concatenate(X), labels, raw, last)
 
-    def _install(self, models: Iterable[Model]) -> None:
-        """Let models serve. What came in while they were trained is taught to those who can."""
+    def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
+        """Let models serve; where rows leave, nothing else that was learned is left.
+
+        What came in while they were trained is then taught to those who can.
+        """
         with self._learning:
-            for model in models:
-                self._models[model.name] = model
+            self._models |= {model.name: model for model in models}
+            serving = [model.fitted for model in self._models.values()]
+            if leaving:
+                self._forget(lambda fitted: fitted not in serving)
+            self._learned.update(fitted for fitted in serving if fitted is not None)
+            for model in list(self._models.values()):
                 if model.online:
                     self._catch_up_online(model)
+
+    def _forget(self, which: Callable[[Fitted], bool] = lambda _: True) -> None:
+        """Empty what was learned, also where somebody still holds it."""
+        for fitted in list(self._learned):
+            if which(fitted):
+                fitted.expire()
 
     # --- between trainings -------------------------------------------------------------------
 
     def _catch_up_online(self, model: Model) -> None:
         last = model.fitted.last if model.fitted is not None else 0
-        for hot in self._serving.hot_rows(lambda number: number > last):
-            self.learn(hot.number, hot.observations, hot.batch, [model.name])
+        with suppress(PyramidionError):  # what cannot be read now is for the next training
+            for hot in self._serving.hot_rows(lambda number: number > last):
+                self.learn(hot.number, hot.observations, hot.batch, [model.name])
 
     def learn(
         self,
@@ -259,7 +297,10 @@ class Training:
                     continue
                 if model.fitted.last >= number:
                     continue
-                self._models[name] = self._more(model, snapshot, number, observations, batch)
+                model = self._more(model, snapshot, number, observations, batch)
+                self._models[name] = model
+                if model.fitted is not None:
+                    self._learned.add(model.fitted)
 
     def _more(
         self,
@@ -270,9 +311,8 @@ class Training:
         batch: Batch,
     ) -> Model:
         try:
-            X = np.asarray(snapshot.array(observations.under(snapshot.encoder)))
             y = model.workload.y(self._store.schema, observations, batch)
-            return model.taught(X[:, model.columns(snapshot)], y, number)
+            return model.taught(snapshot, observations.under(snapshot.encoder), y, number)
         except Exception:  # an estimator's own: the batch is acknowledged all the same
             return model
 

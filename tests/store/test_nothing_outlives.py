@@ -115,7 +115,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
-        **dict.fromkeys(("register", "unregister"), VERB),
+        **dict.fromkeys(("register", "unregister", "retrain"), VERB),
         "models": "public recipes and row totals; what was learned is P1, gone before its rows",
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",

@@ -7,21 +7,13 @@ and more. Where the loss stops falling, a larger hot window exposes rows for not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.metrics import log_loss
-
-from pyramidion.checks import Value, checked_number, checked_whole
+from pyramidion.checks import checked_number, checked_whole
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.guarantee import Guarantee
-from pyramidion.learn.models import aligned, fit
-from pyramidion.learn.recipes import Recipe
+from pyramidion.learn.jobs import TEST, tested
 
-TEST = 5  # one row in so many, the newest, is tested on
 FEWEST = 50  # rows that the default sizes begin with, and that must be there to test on
-TINY = 1e-15  # a probability is at least this: one class that was never seen is not the end
 
 
 class LearningCurve:
@@ -98,7 +90,7 @@ def checked_sizes(given: Sequence[int] | None, rows: int) -> list[int]:
             raise SchemaError("the learning curve has no sizes; name some, or leave them out")
         return chosen
     doubled = [FEWEST * 2**i for i in range(40)]
-    return [*(n for n in doubled if n < most), most]
+    return [*(n for n in doubled if 1.5 * n < most), most]
 
 
 def checked_within(within: float) -> float:
@@ -107,41 +99,3 @@ def checked_within(within: float) -> float:
     if number < 0:
         raise SchemaError(f"`within` must be at least 0, not {number}; 0.05 is five per cent")
     return number
-
-
-def tested(rows: int) -> int:
-    """How many of the newest rows are tested on."""
-    return rows // TEST
-
-
-def losses(
-    recipe: Recipe,
-    X: NDArray[np.float32],
-    columns: list[int],
-    y: NDArray[Any],
-    classes: tuple[Value, ...],
-    sizes: list[int],
-) -> tuple[str, list[float]]:
-    """In the training process: fit for each size, and test on the newest rows."""
-    start = len(y) - tested(len(y))
-    newest, truth = X[start:][:, columns], y[start:]
-    found, name = [], ""
-    for size in sizes:
-        estimator = fit(recipe, X[start - size : start], columns, y[start - size : start])
-        name, loss = _loss(estimator, newest, truth, classes)
-        found.append(loss)
-    return name, found
-
-
-def _loss(
-    estimator: Any, X: NDArray[np.float32], y: NDArray[Any], classes: tuple[Value, ...]
-) -> tuple[str, float]:
-    if not classes:
-        return "squared loss", float(np.mean((estimator.predict(X) - y) ** 2))
-    if not hasattr(estimator, "predict_proba"):
-        return "error rate", float(np.mean(estimator.predict(X) != y))
-    given = aligned(estimator.predict_proba(X), estimator.classes_, classes)
-    order = np.argsort(np.array(classes), kind="stable")  # as scikit-learn wants them
-    clipped = np.clip(given[:, order], TINY, 1.0)
-    shares = clipped / clipped.sum(axis=1, keepdims=True)
-    return "log loss", float(log_loss(y, shares, labels=np.array(classes)[order]))

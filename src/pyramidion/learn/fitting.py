@@ -2,15 +2,17 @@
 
     store ──jobs──► waiting process ──fork──► child: reads the jobs, fits, answers, is gone
       ▲                                                          │
-      └──────────────────────── answer ──────────────────────────┘
+      └──────────────────────── answers ─────────────────────────┘
 
 The waiting process has everything imported and never reads a row: the child it forks reads
 the jobs from standard input itself, and all it knew of the rows ends with it. It watches both
-sides, so that no child goes on when the store is gone. A store that waits too long kills both.
+sides, so that no child goes on when the store is gone. A store that waits too long kills both;
+what was answered by then counts, and the rest goes to a new process.
 
 Jobs and answers are pickles between two processes of one program, and are written nowhere.
 What estimators print is thrown away, and of their errors only the kind is told: both may
-quote rows.
+quote rows. Those that work in parallel do so in threads: joblib's processes would be handed
+rows in temporary files, and outlive the child.
 """
 
 from __future__ import annotations
@@ -30,9 +32,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
+from joblib import parallel_config  # type: ignore[import-untyped]
+
 HEAD = 8  # bytes of a length
-POLL = 50  # milliseconds between two looks at the child
+POLL, IDLE = 50, 1_000  # milliseconds between two looks at the child, and at the store
 LATE = "it took longer than `train_within` allows"
+JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"
 
 BEGIN = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); import {__name__} as f; f.main()"
@@ -54,61 +59,80 @@ class Trainer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._modules: set[str] = set()
+        self._modules = {JOBS}
+        self._starting = threading.RLock()
         self._closed = False
         self._late = False
 
     def run(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
         """Do pieces of work in a child process; each gives its result or why it has none.
 
-        A piece is a picklable callable. ``modules`` are imported ahead, ``within`` is in seconds.
+        A piece is a picklable callable. ``modules`` are imported ahead, ``within`` is in seconds
+        and for each piece. One that ends the process, or takes too long, fails alone.
         """
-        if not work or self._closed:
-            return [Failed(DIED) for _ in work]
-        self._late, answer = False, None
-        process = self._started(modules)
+        found: list[T | Failed] = []
+        while len(found) < len(work):
+            found += self._some(work[len(found) :], modules, within)
+        return found
+
+    def _some(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
+        """The results up to the first piece that ended the process."""
+        found: list[T | Failed] = []
+        self._late = False
+        try:
+            process = self._started(modules)
+            timer = self._timed(process, within)
+            try:
+                _send(process.stdin, _packed(list(work)))
+                for _ in work:
+                    found.append(_receive(process.stdout))
+                    timer.cancel()
+                    timer = self._timed(process, within)
+            finally:
+                timer.cancel()
+        except Exception:  # it was killed meanwhile, or could not be started
+            self.stop()
+            found.append(Failed(LATE if self._late else DIED))
+        return found
+
+    def _timed(self, process: subprocess.Popen[bytes], within: float) -> threading.Timer:
         timer = threading.Timer(within, self._out_of_time, [process])
         timer.daemon = True
         timer.start()
-        try:
-            _send(process.stdin, list(work))
-            answer = _receive(process.stdout)
-        except (OSError, EOFError, ValueError):  # killed meanwhile
-            pass
-        finally:
-            timer.cancel()
-            if answer is None:
-                self.stop()
-        if answer is None:
-            return [Failed(LATE if self._late else DIED) for _ in work]
-        return list(answer)
+        return timer
 
     def _out_of_time(self, process: subprocess.Popen[bytes]) -> None:
         self._late = True
         _kill(process)
 
     def _started(self, modules: set[str]) -> subprocess.Popen[bytes]:
-        if not modules <= self._modules:
-            self.stop()
-        if self._process is None or self._process.poll() is not None:
-            self._modules |= modules
-            self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-P", "-c", BEGIN, json.dumps(sys.path), *sorted(self._modules)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for who waits
-            )
-        return self._process
+        with self._starting:
+            if self._closed:
+                raise EOFError
+            if not modules <= self._modules:
+                self.stop()
+            if self._process is None or self._process.poll() is not None:
+                self._modules |= modules
+                path = json.dumps([place for place in sys.path if isinstance(place, str)])
+                self._process = subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-P", "-c", BEGIN, path, *sorted(self._modules)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for who waits
+                )
+            return self._process
 
     def close(self) -> None:
         """End for good; work that is under way comes to nothing."""
-        self._closed = True
-        self.stop()
+        with self._starting:
+            self._closed = True
+            self.stop()
 
     def stop(self) -> None:
         """End the waiting process and whatever it has going."""
-        process, self._process = self._process, None
+        with self._starting:
+            process, self._process = self._process, None
         if process is None:
             return
         _kill(process)
@@ -124,11 +148,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _send(stream: IO[bytes] | None, thing: object) -> None:
+def _packed(thing: object) -> list[memoryview]:
     """Pickled, large arrays beside it, so that they are not copied."""
     beside: list[pickle.PickleBuffer] = []
     data = pickle.dumps(thing, protocol=5, buffer_callback=beside.append)
-    parts = [memoryview(data), *(buffer.raw() for buffer in beside)]
+    return [memoryview(data), *(buffer.raw() for buffer in beside)]
+
+
+def _send(stream: IO[bytes] | None, parts: list[memoryview]) -> None:
     if stream is None:
         raise EOFError
     stream.write(len(parts).to_bytes(HEAD, "little"))
@@ -173,20 +200,20 @@ def main() -> None:
     for module in sys.argv[2:]:
         with suppress(ImportError):
             importlib.import_module(module)
-    jobs = select.poll()
+    jobs, store = select.poll(), os.getppid()
     jobs.register(0, select.POLLIN)
-    while True:
-        ((_, seen),) = jobs.poll()
-        if not seen & select.POLLIN:
-            return
-        child = os.fork()
-        if child == 0:
-            os._exit(_answer(answers))
-        if _outlived(child) != 0:
-            return
+    while os.getppid() == store:  # a process that the store's forked may keep the pipe open
+        for _, seen in jobs.poll(IDLE):
+            if not seen & select.POLLIN:
+                return
+            child = os.fork()
+            if child == 0:
+                os._exit(_answer(answers))
+            if _outlived(child, store) != 0:
+                return
 
 
-def _outlived(child: int) -> int:
+def _outlived(child: int, store: int) -> int:
     """Wait for the child; end it where the store is gone."""
     gone = select.poll()
     gone.register(0, 0)  # a hang-up is always told
@@ -194,25 +221,26 @@ def _outlived(child: int) -> int:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return status
-        if gone.poll(POLL):
+        if gone.poll(POLL) or os.getppid() != store:
             os.kill(child, signal.SIGKILL)
 
 
 def _answer(answers: int) -> int:
-    """In the child: read the jobs, do them, answer."""
+    """In the child: read the jobs, do them, answer one after the other."""
     try:
         os.nice(5)  # who serves comes first
         with open(0, "rb", buffering=0, closefd=False) as raw:
             work = _receive(raw)
-        with os.fdopen(answers, "wb") as stream:
-            _send(stream, [_tried(piece) for piece in work])
+        with os.fdopen(answers, "wb") as stream, parallel_config(backend="threading"):
+            for piece in work:
+                _send(stream, _tried(piece))
     except BaseException:  # whatever it is, it must not be told
         return 1
     return 0
 
 
-def _tried(work: Work[Any]) -> Any:
+def _tried(work: Work[Any]) -> list[memoryview]:
     try:
-        return work()
+        return _packed(work())
     except Exception as problem:
-        return Failed(f"it failed with {type(problem).__name__}")
+        return _packed(Failed(f"it failed with {type(problem).__name__}"))

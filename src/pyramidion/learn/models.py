@@ -11,27 +11,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
 from pyramidion.checks import Value
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.learn.jobs import aligned
 from pyramidion.learn.recipes import Recipe, estimator_of
 from pyramidion.learn.workload import Workload
+from pyramidion.observations import Rows
 
 UNTRAINED = "it has not been trained yet"
+EXPIRED = "what it learned from has left; take the one that `models` has now"
 
 
 class Predictions(Features):
     """Predictions that say what they promise: ``predictions.guarantee``."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Fitted:
-    """What a model learned, and from what."""
+    """What a model learned, and from what. Whoever holds it: it is empty once that must go."""
 
     estimator: Any
+    """None once it has expired."""
     names: tuple[str, ...]
     """The feature columns it takes, in order."""
     rows: int
@@ -39,6 +44,10 @@ class Fitted:
     """It has seen no batch later than this one."""
     at: int
     """When, by the store's clock in microseconds."""
+
+    def expire(self) -> None:
+        """Drop what was learned."""
+        self.estimator = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ class Model:
     @property
     def available(self) -> bool:
         """Whether it predicts."""
-        return self.fitted is not None
+        return self.fitted is not None and self.fitted.estimator is not None
 
     @property
     def estimator(self) -> str:
@@ -93,6 +102,10 @@ class Model:
         """The model without anything it learned."""
         return replace(self, fitted=None, why=why, stale=True)
 
+    def begun(self) -> Model:
+        """The model for one answer: what is begun is finished, whatever leaves meanwhile."""
+        return self if self.fitted is None else replace(self, fitted=replace(self.fitted))
+
     def columns(self, snapshot: Snapshot) -> list[int]:
         """The feature columns to learn from."""
         return [i for i, parts in enumerate(snapshot.parts) if self.workload.uses(parts)]
@@ -102,7 +115,9 @@ class Model:
     def predict(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
         """The likeliest class, or the expected number."""
         fitted = self._ready()
-        found = fitted.estimator.predict(_chosen(fitted, snapshot, rows))
+        X = _chosen(fitted, snapshot, rows)
+        with parallel_config(backend="threading"):  # other processes would keep what was learned
+            found = fitted.estimator.predict(X)
         return Predictions.of(np.asarray(found), snapshot.guarantee.raw())
 
     def predict_proba(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
@@ -117,43 +132,28 @@ class Model:
                 f"model {self.name!r} gives no probabilities; use predict, or register an "
                 f"estimator that has predict_proba"
             )
-        given = np.asarray(fitted.estimator.predict_proba(_chosen(fitted, snapshot, rows)))
+        X = _chosen(fitted, snapshot, rows)
+        with parallel_config(backend="threading"):
+            given = np.asarray(fitted.estimator.predict_proba(X))
         found = aligned(given, fitted.estimator.classes_, self.classes)
         return Predictions.of(found, snapshot.guarantee.raw())
 
     def _ready(self) -> Fitted:
-        if self.fitted is None:
-            raise StateError(f"model {self.name!r} is unavailable: {self.why}")
-        return self.fitted
+        fitted = None if self.fitted is None else replace(self.fitted)
+        if fitted is None or fitted.estimator is None:
+            raise StateError(f"model {self.name!r} is unavailable: {self.why or EXPIRED}")
+        return fitted
 
     # --- more rows -------------------------------------------------------------------------
 
-    def taught(self, X: NDArray[np.float32], y: NDArray[Any], last: int) -> Model:
+    def taught(self, snapshot: Snapshot, rows: Rows, y: NDArray[Any], last: int) -> Model:
         """The model after one more batch; this one stays as it is."""
         fitted = self._ready()
-        estimator = deepcopy(fitted.estimator).partial_fit(X, y)
+        estimator = deepcopy(fitted.estimator)
+        with parallel_config(backend="threading"):
+            estimator.partial_fit(_chosen(fitted, snapshot, rows), y)
         more = replace(fitted, estimator=estimator, rows=fitted.rows + len(y), last=last)
         return replace(self, fitted=more)
-
-
-def fit(recipe: Recipe, X: NDArray[np.float32], columns: list[int], y: NDArray[Any]) -> Any:
-    """A new estimator that has learned from some columns."""
-    return estimator_of(recipe).fit(X[:, columns], y)
-
-
-def aligned(
-    given: NDArray[Any], found: NDArray[Any], classes: tuple[Value, ...]
-) -> NDArray[np.float64]:
-    """Probabilities with a column for each class; a class that was not found has none.
-
-    >>> aligned(np.array([[0.25, 0.75]]), np.array([0, 2]), (2, 1, 0))
-    array([[0.75, 0.  , 0.25]])
-    """
-    wanted = np.array(classes)
-    out = np.zeros((len(given), len(classes)))
-    for column, each in enumerate(found):
-        out[:, np.flatnonzero(wanted == each)] = given[:, [column]]
-    return out
 
 
 def _chosen(fitted: Fitted, snapshot: Snapshot, rows: Any) -> NDArray[np.float32]:
@@ -162,6 +162,8 @@ def _chosen(fitted: Fitted, snapshot: Snapshot, rows: Any) -> NDArray[np.float32
     if fitted.names == tuple(names):
         return X
     place = {name: i for i, name in enumerate(names)}
+    if not all(name in place for name in fitted.names):  # withdrawn this moment
+        raise StateError("features of this model were withdrawn; ask again when it is trained")
     return X[:, [place[name] for name in fitted.names]]
 
 
@@ -179,7 +181,7 @@ def checked(name: str, estimator: Any, workload: Workload) -> None:
             f"label {workload.label.name!r} is a number and {type(estimator).__name__} predicts "
             f"classes; register a regressor, or merge the bins into classes"
         )
-    if not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
+    if not is_classifier(estimator) and not is_regressor(estimator):
         raise SchemaError(
             f"{type(estimator).__name__} does not predict; register a classifier or a regressor"
         )

@@ -21,6 +21,9 @@ from pyramidion.errors import SchemaError
 PACKAGES = ("lightgbm", "pyramidion", "sklearn")
 """Where estimators may come from."""
 
+CACHE = "memory"
+"""The parameter by which scikit-learn's estimators keep what they learned in files."""
+
 Recipe = dict[str, Any]
 
 
@@ -41,6 +44,7 @@ def recipe_of(estimator: object) -> Recipe:
     name = _public_name(type(estimator))
     _class(name)
     given: dict[str, object] = estimator.get_params(deep=False)  # type: ignore[attr-defined]
+    _refuse_cache(name, given)
     default = _defaults(type(estimator))
     changed = {
         key: value
@@ -53,12 +57,15 @@ def recipe_of(estimator: object) -> Recipe:
 def estimator_of(recipe: Recipe) -> Any:
     """A new estimator that has learned nothing."""
     kind = _class(recipe["class"])
-    return kind(**{name: _made(value) for name, value in recipe["params"].items()})
+    params = {name: _made(value) for name, value in recipe["params"].items()}
+    _refuse_cache(recipe["class"], params)
+    return kind(**params)
 
 
 def packages_of(recipe: Recipe) -> set[str]:
-    """The modules that a recipe's classes live in."""
-    found = {recipe["class"].rpartition(".")[0]}
+    """The modules that a recipe's classes live in, those alone that may be imported."""
+    module = recipe["class"].rpartition(".")[0]
+    found = {module} if _may_be(module) else set()
     waiting = list(recipe["params"].values())
     while waiting:
         value = waiting.pop()
@@ -69,6 +76,18 @@ def packages_of(recipe: Recipe) -> set[str]:
         elif isinstance(value, dict):
             waiting += value.values()
     return found
+
+
+def _may_be(module: str) -> bool:
+    return module.partition(".")[0] in PACKAGES
+
+
+def _refuse_cache(owner: str, params: Mapping[str, object]) -> None:
+    if params.get(CACHE) is not None:
+        raise SchemaError(
+            f"parameter {CACHE!r} of {owner} would keep hot rows in files, which nothing erases; "
+            f"leave it out"
+        )
 
 
 def _told_kind(thing: object) -> str:
@@ -137,8 +156,7 @@ def _made(value: Any) -> Any:
 
 def _class(name: str) -> type[BaseEstimator]:
     module, _, attribute = name.rpartition(".")
-    package = module.partition(".")[0]
-    if package not in PACKAGES:
+    if not _may_be(module):
         raise SchemaError(
             f"{name} comes from none of the packages that estimators may come from "
             f"({', '.join(PACKAGES)}); use one of theirs"

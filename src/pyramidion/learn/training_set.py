@@ -33,9 +33,9 @@ Source = Callable[[], Iterator[tuple[Observations, Batch]]]
 """Goes through the hot rows, batch by batch; each call begins anew."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Features and labels of all hot rows; unpacks as ``X, y``.
+    """Features and labels of all hot rows; unpacks as ``X, y``. It is empty once a row leaves.
 
     ``batches`` gives them piece by piece, for hot windows larger than memory.
     """
@@ -49,6 +49,11 @@ class TrainingSet:
     def label(self) -> Label:
         """What y is of; its classes may be merged."""
         return self.workload.label
+
+    def expire(self, why: str) -> None:
+        """Drop features and labels: rows of them must be forgotten."""
+        self.snapshot.expire(why)
+        vars(self).pop("_all", None)
 
     @cached_property
     def _columns(self) -> list[int]:

@@ -231,6 +231,10 @@ class HotWindow:
                 if wanted(batch.number, batch.parts):
                     yield batch.number, self._read(step, batch), batch.parts
 
+    def numbers(self, wanted: Callable[[int], bool]) -> Iterator[int]:
+        """The numbers of some batches."""
+        return (b.number for step in list(self.steps) for b in step.batches if wanted(b.number))
+
     def _read(self, step: Step, batch: Stored) -> pa.Table:
         data = self._segments.read(
             step.file, batch.start, batch.length, step.key.key, f"batch {batch.number}"

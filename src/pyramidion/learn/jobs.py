@@ -1,0 +1,77 @@
+"""What is done in the training process, and nothing that it does not need.
+
+The process waits with this imported, so neither Arrow nor kernels are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.metrics import log_loss
+
+from pyramidion.checks import Value
+from pyramidion.learn.recipes import Recipe, estimator_of
+
+TEST = 5  # of a learning curve, one row in so many, the newest, is tested on
+TINY = 1e-15  # a probability is at least this: one class that was never seen is not the end
+
+
+def fit(recipe: Recipe, X: NDArray[np.float32], columns: list[int], y: NDArray[Any]) -> Any:
+    """A new estimator that has learned from some columns."""
+    return estimator_of(recipe).fit(X[:, columns], y)
+
+
+def losses(
+    recipe: Recipe,
+    X: NDArray[np.float32],
+    columns: list[int],
+    y: NDArray[Any],
+    classes: tuple[Value, ...],
+    sizes: list[int],
+) -> tuple[str, list[float]]:
+    """Fit for each size, the rows just before the newest, and test on the newest."""
+    start = len(y) - tested(len(y))
+    newest, truth = X[start:][:, columns], y[start:]
+    found, name = [], ""
+    for size in sizes:
+        estimator = fit(recipe, X[start - size : start], columns, y[start - size : start])
+        name, loss = _loss(estimator, newest, truth, classes)
+        found.append(loss)
+    return name, found
+
+
+def tested(rows: int) -> int:
+    """How many of the newest rows are tested on."""
+    return rows // TEST
+
+
+def aligned(
+    given: NDArray[Any], found: NDArray[Any], classes: tuple[Value, ...]
+) -> NDArray[np.float64]:
+    """Probabilities with a column for each class; a class that was not found has none.
+
+    >>> aligned(np.array([[0.25, 0.75]]), np.array([0, 2]), (2, 1, 0))
+    array([[0.75, 0.  , 0.25]])
+    """
+    wanted = np.array(classes)
+    out = np.zeros((len(given), len(classes)))
+    for column, each in enumerate(found):
+        out[:, np.flatnonzero(wanted == each)] = given[:, [column]]
+    return out
+
+
+def _loss(
+    estimator: Any, X: NDArray[np.float32], y: NDArray[Any], classes: tuple[Value, ...]
+) -> tuple[str, float]:
+    if not classes or is_regressor(estimator):
+        return "squared loss", float(np.mean((estimator.predict(X) - y) ** 2))
+    if not hasattr(estimator, "predict_proba"):
+        return "error rate", float(np.mean(estimator.predict(X) != y))
+    given = aligned(estimator.predict_proba(X), estimator.classes_, classes)
+    order = np.argsort(np.array(classes), kind="stable")  # as scikit-learn wants them
+    clipped = np.clip(given[:, order], TINY, 1.0)
+    shares = clipped / clipped.sum(axis=1, keepdims=True)
+    return "log loss", float(log_loss(y, shares, labels=np.array(classes)[order]))
