@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # cores are shared: who waits must not spin
+
 # Under this switch a skipped test fails the run, unless it skips for one of these reasons:
 # the evaluation data may be absent, and scikit-learn has a check for array APIs we do not claim.
 REQUIRED = bool(os.environ.get("PYRAMIDION_REQUIRE_ALL"))
