@@ -15,6 +15,7 @@ __all__ = [
     "Categorical",
     "Continuous",
     "CountFeaturizer",
+    "FlooredScaler",
     "FormatError",
     "Guarantee",
     "KeyHolderError",
@@ -33,6 +34,8 @@ __all__ = [
     "StateError",
     "StorageError",
     "TrainingSet",
+    "VowpalClassifier",
+    "VowpalRegressor",
 ]
 
 _HOMES = {
@@ -51,7 +54,9 @@ _HOMES = {
     "pyramidion.learn.curves": ("LearningCurve",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
     "pyramidion.learn.models": ("Model",),
+    "pyramidion.learn.scaling": ("FlooredScaler",),
     "pyramidion.learn.training_set": ("TrainingSet",),
+    "pyramidion.learn.vowpal": ("VowpalClassifier", "VowpalRegressor"),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
@@ -75,7 +80,9 @@ if TYPE_CHECKING:
     from pyramidion.learn.curves import LearningCurve
     from pyramidion.learn.featurizer import CountFeaturizer
     from pyramidion.learn.models import Model
+    from pyramidion.learn.scaling import FlooredScaler
     from pyramidion.learn.training_set import TrainingSet
+    from pyramidion.learn.vowpal import VowpalClassifier, VowpalRegressor
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt

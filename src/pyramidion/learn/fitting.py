@@ -27,8 +27,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
@@ -36,6 +36,7 @@ from joblib import parallel_config  # type: ignore[import-untyped]
 
 HEAD = 8  # bytes of a length
 POLL, IDLE = 50, 1_000  # milliseconds between two looks at the child, and at the store
+BEGINS = 60.0  # seconds that a process may take to begin
 LATE = "it took longer than `train_within` allows"
 JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"
@@ -59,6 +60,7 @@ class Trainer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready: subprocess.Popen[bytes] | None = None
         self._modules = {JOBS}
         self._starting = threading.RLock()
         self._closed = False
@@ -81,25 +83,33 @@ class Trainer:
         self._late = False
         try:
             process = self._started(modules)
-            timer = self._timed(process, within)
-            try:
-                _send(process.stdin, _packed(list(work)))
-                for _ in work:
-                    found.append(_receive(process.stdout))
-                    timer.cancel()
-                    timer = self._timed(process, within)
-            finally:
-                timer.cancel()
+            if process is not self._ready:
+                with self._timed(process, max(within, BEGINS)):
+                    _receive(process.stdout)  # it has imported all it needs
+                self._ready = process
+            answers = self._answers(process, work)
+            for _ in work:
+                with self._timed(process, within):
+                    found.append(next(answers))
         except Exception:  # it was killed meanwhile, or could not be started
             self.stop()
             found.append(Failed(LATE if self._late else DIED))
         return found
 
-    def _timed(self, process: subprocess.Popen[bytes], within: float) -> threading.Timer:
+    def _answers(self, process: subprocess.Popen[bytes], work: Sequence[Work[T]]) -> Iterator[Any]:
+        _send(process.stdin, _packed(list(work)))
+        for _ in work:
+            yield _receive(process.stdout)
+
+    @contextmanager
+    def _timed(self, process: subprocess.Popen[bytes], within: float) -> Iterator[None]:
         timer = threading.Timer(within, self._out_of_time, [process])
         timer.daemon = True
         timer.start()
-        return timer
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _out_of_time(self, process: subprocess.Popen[bytes]) -> None:
         self._late = True
@@ -119,6 +129,7 @@ class Trainer:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
+                    env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ,  # spinning made 2 s 20 s
                     start_new_session=True,  # Ctrl-C is for who waits
                 )
             return self._process
@@ -200,6 +211,8 @@ def main() -> None:
     for module in sys.argv[2:]:
         with suppress(ImportError):
             importlib.import_module(module)
+    with open(answers, "wb", closefd=False) as stream:
+        _send(stream, _packed(None))
     jobs, store = select.poll(), os.getppid()
     jobs.register(0, select.POLLIN)
     while os.getppid() == store:  # a process that the store's forked may keep the pipe open

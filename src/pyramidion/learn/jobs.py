@@ -5,6 +5,7 @@ The process waits with this imported, so neither Arrow nor kernels are.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ TINY = 1e-15  # a probability is at least this: one class that was never seen is
 
 def fit(recipe: Recipe, X: NDArray[np.float32], columns: list[int], y: NDArray[Any]) -> Any:
     """A new estimator that has learned from some columns."""
-    return estimator_of(recipe).fit(X[:, columns], y)
+    estimator = estimator_of(recipe)
+    estimator.fit(X[:, columns], y)
+    return estimator
 
 
 def losses(
@@ -32,12 +35,21 @@ def losses(
     classes: tuple[Value, ...],
     sizes: list[int],
 ) -> tuple[str, list[float]]:
-    """Fit for each size, the rows just before the newest, and test on the newest."""
+    """Fit for each size, the rows just before the newest, and test on the newest.
+
+    Rows too few to learn from, such as rows of one class, have an infinite loss.
+    """
     start = len(y) - tested(len(y))
     newest, truth = X[start:][:, columns], y[start:]
     found, name = [], ""
     for size in sizes:
-        estimator = fit(recipe, X[start - size : start], columns, y[start - size : start])
+        try:
+            estimator = fit(recipe, X[start - size : start], columns, y[start - size : start])
+        except ValueError:
+            if size == sizes[-1]:
+                raise
+            found.append(math.inf)
+            continue
         name, loss = _loss(estimator, newest, truth, classes)
         found.append(loss)
     return name, found

@@ -39,6 +39,8 @@ class Fitted:
     """None once it has expired."""
     names: tuple[str, ...]
     """The feature columns it takes, in order."""
+    tables: frozenset[str]
+    """The tables they come from."""
     rows: int
     last: int
     """It has seen no batch later than this one."""
