@@ -136,6 +136,9 @@ EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
     "Model": "see OUTPUTS",
+    **dict.fromkeys(
+        ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
+    ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(
