@@ -137,8 +137,8 @@ class Pyramid:
             home.settled(pyramid._now())
             with pyramid._training.sleeping():
                 pyramid.advance()
-            if train:
-                pyramid._keep(pyramid._now())
+            pyramid._training.when_asked = not train
+            pyramid._keep(pyramid._now())
         except BaseException:
             pyramid.close()
             raise
@@ -344,10 +344,9 @@ class Pyramid:
     def _model(self, name: str) -> Model:
         """A model, trained first where it was not yet."""
         self._usable()
-        model = self._training.model(name)
-        if not model.available and model.stale:
+        if self._training.wants(name):
             now = self._now()
-            self._threads.move(lambda: self._training.catch_up(now))
+            self._threads.move(lambda: self._training.asked(name, now))
         return self._training.model(name).begun()
 
     def learning_curve(

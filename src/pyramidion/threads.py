@@ -7,6 +7,7 @@ what is begun, and so that nothing moves while something else does.
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -48,7 +49,7 @@ class Threads:
                 "for ever; note what to do there and do it later"
             )
         try:
-            doing = thread.submit(verb)
+            doing = thread.submit(_emptied, verb)
         except RuntimeError:  # closed meanwhile
             raise StateError(CLOSED) from None
         return doing.result()
@@ -58,7 +59,7 @@ class Threads:
     def keep(self, verb: Callable[[], object]) -> None:
         """Have the keeper do something that nobody waits for, unless it is busy with such."""
         if not self.keeping:
-            self.kept = self._keeper.submit(verb)
+            self.kept = self._keeper.submit(_emptied, verb)
 
     @property
     def keeping(self) -> bool:
@@ -76,3 +77,15 @@ class Threads:
     def expect_nothing(self) -> None:
         """Forget what failed: it is done again by who asks."""
         self.kept = None
+
+
+def _emptied(verb: Callable[[], T]) -> T:
+    """Do a verb; what it raises keeps no rows alive: the frames it came through are emptied."""
+    try:
+        return verb()
+    except BaseException as problem:
+        each: BaseException | None = problem
+        while each is not None:
+            traceback.clear_frames(each.__traceback__)
+            each = each.__context__
+        raise

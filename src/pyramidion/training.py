@@ -65,6 +65,8 @@ class Training:
         """Held by whoever changes a model."""
         self.asleep = 0
         """How many want that models which go are not trained again yet."""
+        self.when_asked = False
+        """Whether a model is trained only when somebody asks it."""
         self.trained: list[str] = []
         """Which models were trained, in order; for who tells."""
         self._learned: weakref.WeakSet[Fitted] = weakref.WeakSet()
@@ -148,31 +150,44 @@ class Training:
     @property
     def due(self) -> bool:
         """Whether some model is to be trained."""
-        return not self.asleep and any(model.stale for model in list(self._models.values()))
+        return not self._resting and any(model.stale for model in list(self._models.values()))
 
     def catch_up(self, now: int) -> None:
         """Train what is to be trained; what serves goes on until its successor is there."""
-        if self.asleep:
+        if self._resting:
             return
         stale = [model for model in self._models.values() if model.stale]
         self._install(self._taught(stale, now).values() if stale else ())
+
+    @property
+    def _resting(self) -> bool:
+        return bool(self.asleep) or self.when_asked
+
+    def wants(self, name: str) -> bool:
+        """Whether a model is to be trained before it answers."""
+        model = self.model(name)
+        return not self.asleep and model.stale and (self.when_asked or not model.available)
+
+    def asked(self, name: str, now: int) -> None:
+        """Train one model, unless that was done meanwhile."""
+        if self.wants(name):
+            self.retrain(name, now)
 
     def retrain(self, name: str, now: int) -> None:
         """Train one model again, now."""
         self._install(self._taught([self.model(name)], now).values())
 
     def _changed(self, _: str) -> None:
-        """The complete tables are others. Who used a column that is gone goes with it."""
-        snapshot = self._serving.current
-        names = set() if snapshot is None else set(snapshot.names)
+        """The complete tables are others. Who used one that is gone goes with it."""
+        complete = self._store.complete
+        tables = set() if complete is None else set(complete.layout.index)
         with self._learning:
             for name, model in self._models.items():
                 workload = model.workload.on(self._store.schema)
-                fitted = model.fitted
-                if fitted is not None and not names.issuperset(fitted.names):
+                if model.fitted is not None and not model.fitted.tables <= tables:
                     model = model.gone("a feature or group that it used was withdrawn")
                 self._models[name] = replace(model, workload=workload, stale=True)
-            self._forget(lambda fitted: not names.issuperset(fitted.names))
+            self._forget(lambda fitted: not fitted.tables <= tables)
 
     def _leaving(self, leaving: Leaving) -> None:
         """Rows leave or windows retire: train on what stays, and let go of the old models."""
@@ -181,7 +196,7 @@ class Training:
             name: model.gone(why if model.available else model.why) for name, model in old.items()
         }
         try:
-            if old and not self.asleep:
+            if old and not self._resting:
                 taught = self._taught(old.values(), leaving.now, leaving.steps)
                 for name, model in taught.items():
                     again = model.fitted is not old[name].fitted
@@ -222,14 +237,14 @@ class Training:
         return current is None or bool(model.columns(current))
 
     def _outcome(self, model: Model, lesson: Lesson, found: Any, now: int) -> Model:
-        names = lesson.snapshot.names
-        chosen = tuple(names[column] for column in model.columns(lesson.snapshot))
         if isinstance(found, Failed):  # tried again with the next step, seal or retirement
             kind = model.recipe["class"].rpartition(".")[2]
             why = f"{kind} could not be trained: {found.why}"
-            gone = "every table that it uses was withdrawn; register it on others"
-            return replace(model, why=why if chosen else gone, stale=False)
-        fitted = Fitted(found, chosen, len(lesson.X), lesson.last, now)
+            return replace(model, why=why, stale=False)
+        snapshot, columns = lesson.snapshot, model.columns(lesson.snapshot)
+        names = tuple(snapshot.names[column] for column in columns)
+        tables = frozenset(",".join(snapshot.parts[column]) for column in columns)
+        fitted = Fitted(found, names, tables, len(lesson.X), lesson.last, now)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 
@@ -323,6 +338,8 @@ class Training:
     ) -> LearningCurve:
         """The loss of a model against the hot rows it learns from."""
         model, within = self.model(name), checked_within(within)
+        if not self._has_columns(model):
+            raise StateError(f"no learning curve of model {name!r}: {NO_TABLE}")
         lesson = self._lesson([model], ())
         chosen = checked_sizes(sizes, len(lesson.X))
         key, columns = _key(model.workload), model.columns(lesson.snapshot)

@@ -9,7 +9,11 @@ traceback. Everything heavy is imported by the command that needs it, so
     store       create, advance, ledger, group, withdraw, backup, restore
     status      what a store holds, for people
     rows_in     import, observe
-    rows_out    featurize
+    rows_out    featurize, training-set, predict
+    writers     the files they write
+    models      list models, add and remove them, a learning curve
+    estimators  a model's class and parameters, as they are written
+    workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
     progress    bars, remarks, and a stop that loses nothing
 """

@@ -34,10 +34,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print machine-readable output")
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Add what every command on a store takes."""
     parser.add_argument(
-        "--data", metavar="DIR", type=folder, required=True, help="the directory of the store"
+        "--data", metavar="DIR", type=folder, required=required, help="the directory of the store"
     )
     parser.add_argument(
         "--keys",
@@ -63,6 +63,11 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         help="the format of the rows (default: as the file's suffix says)",
     )
+    add_quiet(parser)
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``."""
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no remarks")
 
 
@@ -138,13 +143,15 @@ class Clock:
         self._held = False
 
 
-def opened(arguments: argparse.Namespace, clock: Clock | None = None) -> Pyramid:
-    """Open the store; what became due by the clock is done."""
+def opened(
+    arguments: argparse.Namespace, clock: Clock | None = None, *, train: bool = False
+) -> Pyramid:
+    """Open the store; what became due by the clock is done. Models are trained when asked."""
     from pyramidion.system import Pyramid
 
     ours_to_interrupt()
     clock = Clock(arguments.now) if clock is None else clock
-    return Pyramid.open(arguments.data, keys=keys_of(arguments), clock=clock)
+    return Pyramid.open(arguments.data, keys=keys_of(arguments), clock=clock, train=train)
 
 
 def ours_to_interrupt() -> None:

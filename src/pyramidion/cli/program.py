@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pyramidion import __version__
-from pyramidion.cli import rows_in, rows_out, schema, status, store
+from pyramidion.cli import models, rows_in, rows_out, schema, status, store
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
 
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add(commands)
     store.add_ledger(commands)
     rows_out.add(commands)
+    models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
     return parser

@@ -1,33 +1,35 @@
-"""Features out: ``featurize``."""
+"""Rows out: ``featurize``, ``training-set``, ``predict``."""
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Commands, Parser, add_rows, add_store, opened
-from pyramidion.cli.progress import Pace, bar, remark
+from pyramidion.cli.options import Commands, Parser, add_quiet, add_rows, add_store, opened
+from pyramidion.cli.progress import Pace, bar, remark, warn
 from pyramidion.cli.text import several
-from pyramidion.errors import SchemaError
+from pyramidion.cli.workload import add_workload, workload_of
+from pyramidion.cli.writers import add_output, kind_of, writing
+from pyramidion.errors import SchemaError, StateError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
+    from pyramidion.files import DataFile
     from pyramidion.guarantee import Guarantee
-
-Write = Callable[["pa.Table"], None]
+    from pyramidion.learn.models import Model
+    from pyramidion.learn.training_set import TrainingSet
+    from pyramidion.schema import Schema
+    from pyramidion.system import Pyramid
 
 
 def add(commands: Commands[Parser]) -> None:
-    """Add the command."""
+    """Add the commands."""
     featurizing = commands.add_parser(
         "featurize",
         help="turn rows into features, from the complete tables",
@@ -35,167 +37,214 @@ def add(commands: Commands[Parser]) -> None:
         "told on stderr. Rows need the features of the schema, and no label.",
     )
     featurizing.add_argument("file", metavar="FILE", help="a data file, or - for stdin")
-    featurizing.add_argument(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="write here, to a new file: Parquet, Arrow, Feather, NDJSON, CSV or TSV, as its "
-        "suffix says (default: CSV to stdout)",
-    )
+    add_output(featurizing)
     add_rows(featurizing)
     add_store(featurizing)
     featurizing.set_defaults(run=featurize)
 
+    training = commands.add_parser(
+        "training-set",
+        help="write the hot rows as features and label, for training",
+        description="Write the hot rows as features and label; no row meets its own label through "
+        "the counts. They are raw (P1), and the store cannot erase a copy: delete it when the "
+        "rows leave the hot window.",
+    )
+    add_workload(training)
+    add_output(training)
+    add_quiet(training)
+    add_store(training)
+    training.set_defaults(run=training_set)
+
+    predicting = commands.add_parser(
+        "predict",
+        help="turn rows into predictions of a model",
+        description="Turn rows into predictions of a model. It is trained first, on the hot rows "
+        "and the complete tables, so predictions are as raw as those (P1). Rows need the features "
+        "of the schema, and no label.",
+    )
+    predicting.add_argument("name", metavar="NAME", help="a model; `pyramidion models` lists them")
+    predicting.add_argument("file", metavar="FILE", help="a data file, or - for stdin")
+    predicting.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="a column for each class (default: the likeliest class, or the expected number)",
+    )
+    add_output(predicting)
+    add_rows(predicting)
+    add_store(predicting)
+    predicting.set_defaults(run=predict)
+
+
+# --- featurize ------------------------------------------------------------------------------
+
 
 def featurize(arguments: argparse.Namespace) -> None:
     """Turn rows into features."""
-    from pyramidion.files import DataFile, types_for
+    import pyarrow as pa
 
-    file, kind = DataFile(arguments.file, format=arguments.format), _kind(arguments)
+    file = _file(arguments)
     with opened(arguments) as pyramid:
-        features = pyramid.schema.feature_names
-        types = {name: t for name, t in types_for(pyramid.schema).items() if name in features}
-        snapshot, pace, rows = pyramid.snapshot(), Pace(), 0
-        promise, to_file = snapshot.guarantee, arguments.output is not None
+        snapshot = pyramid.snapshot()
         tables = (
             snapshot.featurize(batch, threads=os.cpu_count() or 1)
-            for batch in file.batches(features, types=types)
+            for batch in _asked(file, pyramid.schema)
         )
-        first = list(islice(tables, 1))  # what is wrong with the file is said before writing
-        with (
-            _sink(arguments.output) as sink,
-            _WRITERS[kind](sink, snapshot.names, promise) as write,
-            bar(arguments, "featurize", file.rows_hint, shown=to_file) as progress,
-        ):
-            for table in chain(first, tables):
-                write(table)
-                rows += table.num_rows
-                progress.update(table.num_rows)
+        none = pa.schema([(name, pa.float32()) for name in snapshot.names])
+        _write(arguments, tables, none, snapshot.guarantee, file.rows_hint)
+
+
+def _file(arguments: argparse.Namespace) -> DataFile:
+    """The rows to read; what is wrong with the output is said before that, too."""
+    from pyramidion.files import DataFile
+
+    kind_of(arguments)
+    return DataFile(arguments.file, format=arguments.format)
+
+
+def _asked(file: DataFile, schema: Schema) -> Iterator[pa.Table]:
+    """The features of a file's rows, batch by batch."""
+    from pyramidion.files import types_for
+
+    names = schema.feature_names
+    types = {name: kind for name, kind in types_for(schema).items() if name in names}
+    return file.batches(names, types=types)
+
+
+def _write(
+    arguments: argparse.Namespace,
+    tables: Iterator[pa.Table],
+    none: pa.Schema,
+    promise: Guarantee,
+    total: int | None,
+) -> None:
+    """Write tables as they come, and tell how many rows; ``none`` are the fields if there are no.
+
+    What is wrong with the first rows is said before anything is written.
+    """
+    pace, rows, to_file = Pace(), 0, arguments.output is not None
+    first = list(islice(tables, 1))
+    fields = first[0].schema if first else none
+    what = arguments.run.__name__.replace("_", "-")
+    with (
+        writing(arguments.output, kind_of(arguments), fields, promise) as write,
+        bar(arguments, what, total, shown=to_file) as progress,
+    ):
+        for table in chain(first, tables):
+            write(table)
+            rows += table.num_rows
+            progress.update(table.num_rows)
     remark(arguments, pace.told(rows))
     remark(arguments, str(promise))
-    if to_file:
-        told = {"output": str(arguments.output), "rows": rows, "names": snapshot.names}
-        if arguments.json:
-            print(json.dumps(told | {"guarantee": promise.to_dict()}))
-        else:
-            columns = several(len(snapshot.names), "column")
-            print(f"wrote {arguments.output}: {several(rows, 'row')}, {columns}")
-
-
-def _kind(arguments: argparse.Namespace) -> str:
-    """The format to write."""
-    if arguments.output is None:
-        return "json" if arguments.json else "csv"
-    from pyramidion.sources import SUFFIXES
-
-    kind = SUFFIXES.get(arguments.output.suffix.lower())
-    if kind is None:
-        raise SchemaError(
-            f"--output {arguments.output} ends in no known format; use one of {', '.join(SUFFIXES)}"
-        )
-    return kind
-
-
-@contextmanager
-def _sink(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a new file that is removed again if it does not become whole."""
-    if path is None:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+    if not to_file:
         return
-    try:
-        file = path.open("xb")
-    except FileExistsError as error:
-        raise SchemaError(f"{path} exists already; choose another --output") from error
-    except OSError as error:
-        reason = f"cannot write {path} ({error.strerror})"
-        raise SchemaError(f"{reason}; choose another --output") from error
-    try:
-        with file:
-            yield file
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    if arguments.json:
+        told = {"output": str(arguments.output), "rows": rows, "names": fields.names}
+        print(json.dumps(told | {"guarantee": promise.to_dict()}))
+    else:
+        columns = several(len(fields.names), "column")
+        print(f"wrote {arguments.output}: {several(rows, 'row')}, {columns}")
 
 
-# --- formats --------------------------------------------------------------------------------
+# --- training-set ---------------------------------------------------------------------------
 
 
-@contextmanager
-def _csv(sink: BinaryIO, names: list[str], _: Guarantee, delimiter: str = ",") -> Iterator[Write]:
-    from pyarrow import csv
-
-    def write(table: pa.Table, head: bool = False) -> None:
-        buffer = io.BytesIO()
-        csv.write_csv(table, buffer, csv.WriteOptions(include_header=head, delimiter=delimiter))
-        sink.write(buffer.getvalue())
-
-    write(_fields(names).empty_table(), head=True)
-    yield write
-
-
-@contextmanager
-def _tsv(sink: BinaryIO, names: list[str], promise: Guarantee) -> Iterator[Write]:
-    with _csv(sink, names, promise, "\t") as write:
-        yield write
-
-
-@contextmanager
-def _ndjson(sink: BinaryIO, _: list[str], __: Guarantee) -> Iterator[Write]:
-    def write(table: pa.Table) -> None:
-        sink.write("".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode())
-
-    yield write
+def training_set(arguments: argparse.Namespace) -> None:
+    """Write the hot rows as features and label."""
+    kind_of(arguments)
+    with opened(arguments) as pyramid:
+        hot = pyramid.status().hot_rows
+        training = pyramid.training_set(**workload_of(arguments, pyramid.schema))
+        tables = _whole(_rows_of(training))
+        first = list(islice(tables, 1))
+        if not first:
+            raise StateError("the hot window is empty, so there is nothing to train on; observe")
+        where = arguments.output or "what is printed"
+        warn(
+            f"{where} holds raw rows (P1), in a copy that the store cannot erase; delete it when "
+            f"they leave the hot window"
+        )
+        fields, promise = first[0].schema, training.guarantee
+        _write(arguments, chain(first, tables), fields, promise, hot)
 
 
-@contextmanager
-def _json(sink: BinaryIO, names: list[str], promise: Guarantee) -> Iterator[Write]:
-    """One document, written as the rows come."""
-    sink.write(
-        json.dumps({"names": names, "guarantee": promise.to_dict()})[:-1].encode() + b', "rows": ['
-    )
-    comma = ""
-
-    def write(table: pa.Table) -> None:
-        nonlocal comma
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        for row in rows:
-            sink.write(f"{comma}{json.dumps(row)}".encode())
-            comma = ", "
-
-    yield write
-    sink.write(b"]}\n")
-
-
-@contextmanager
-def _parquet(sink: BinaryIO, names: list[str], promise: Guarantee) -> Iterator[Write]:
-    from pyarrow import parquet
-
-    with parquet.ParquetWriter(sink, _fields(names, promise)) as writer:
-        yield writer.write_table
-
-
-@contextmanager
-def _arrow(sink: BinaryIO, names: list[str], promise: Guarantee) -> Iterator[Write]:
+def _rows_of(training: TrainingSet) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    with pa.ipc.new_file(sink, _fields(names, promise)) as writer:
-        yield writer.write_table
+    names = [*training.names, training.label.name]
+    for X, y in training.batches():
+        yield pa.table([*map(pa.array, X.T), pa.array(y)], names=names)
 
 
-def _fields(names: list[str], promise: Guarantee | None = None) -> pa.Schema:
+def _whole(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables put together: rows that came one by one should not be written so."""
     import pyarrow as pa
 
-    told = None if promise is None else {"pyramidion.guarantee": str(promise)}
-    return pa.schema([(name, pa.float32()) for name in names], told)
+    from pyramidion.files import ROWS
+
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        if rows >= ROWS:
+            yield pa.concat_tables(held).combine_chunks()
+            held, rows = [], 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, list[str], Guarantee], AbstractContextManager[Write]]] = {
-    "csv": _csv,
-    "tsv": _tsv,
-    "ndjson": _ndjson,
-    "json": _json,
-    "parquet": _parquet,
-    "arrow": _arrow,
-}
+# --- predict --------------------------------------------------------------------------------
+
+
+def predict(arguments: argparse.Namespace) -> None:
+    """Turn rows into predictions."""
+    import pyarrow as pa
+
+    file = _file(arguments)
+    with opened(arguments) as pyramid:
+        model, rows = _model(pyramid, arguments), _asked(file, pyramid.schema)
+        answers = pyramid.predict_proba if arguments.probabilities else pyramid.predict
+        names, kind = _columns(model, arguments.probabilities)
+        first = list(islice(rows, 1))
+        if first:
+            remark(arguments, f"training {model.name!r} on the hot rows")
+            pyramid.retrain(model.name)
+        tables = (_table(names, answers(model.name, batch)) for batch in chain(first, rows))
+        none = pa.schema([(name, kind) for name in names])
+        promise = pyramid.snapshot().guarantee.raw()
+        _write(arguments, tables, none, promise, file.rows_hint)
+
+
+def _model(pyramid: Pyramid, arguments: argparse.Namespace) -> Model:
+    """The model that is asked, if it has what is asked of it."""
+    from pyramidion.checks import nearest
+    from pyramidion.learn.recipes import estimator_of
+
+    name, models = arguments.name, pyramid.models
+    if name not in models:
+        remedy = nearest(name, models) if models else "add it with `pyramidion models add`"
+        raise SchemaError(f"there is no model {name!r}; {remedy}")
+    model = models[name]
+    if arguments.probabilities and not (
+        model.classes and hasattr(estimator_of(model.recipe), "predict_proba")
+    ):
+        raise SchemaError(f"model {name!r} gives no probabilities; leave out --probabilities")
+    return model
+
+
+def _columns(model: Model, probabilities: bool) -> tuple[list[str], pa.DataType]:
+    """What predictions are called, and of which type they are."""
+    import numpy as np
+    import pyarrow as pa
+
+    if probabilities:
+        return [f"P({model.label}={each})" for each in map(str, model.classes)], pa.float64()
+    return ["prediction"], pa.array(np.array(model.classes or (0.0,))).type
+
+
+def _table(names: list[str], predictions: NDArray[Any]) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    columns = np.asarray(predictions).reshape(-1, len(names)).T
+    return pa.table([pa.array(column) for column in columns], names=names)

@@ -1,0 +1,240 @@
+"""``models``: which there are, and what they need. Their recipes are stored, nothing else is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyramidion.cli.options import Clock, Commands, Parser, add_quiet, add_store, opened
+from pyramidion.cli.progress import remark
+from pyramidion.cli.text import several, table
+from pyramidion.cli.workload import add_workload, json_object, workload_of
+from pyramidion.errors import PyramidionError
+
+if TYPE_CHECKING:
+    from pyramidion.learn.curves import LearningCurve
+    from pyramidion.learn.models import Model
+    from pyramidion.learn.workload import Workload
+
+WIDE = 50  # letters of an estimator that a list shows
+BAR = 30  # letters of the longest bar
+ASKED = "trained when asked"
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    models = commands.add_parser(
+        "models",
+        help="list the models, add or remove one, see how many rows one needs",
+        description="List the models of a store; looking makes nothing due. A store keeps recipes: "
+        "models are trained from the hot rows when a command asks one, and gone when it ends.",
+    )
+    models.add_argument(
+        "--train",
+        action="store_true",
+        help="do what is due, and train every model, to see whether it can be",
+    )
+    add_quiet(models)
+    add_store(models, required=False)  # a command after it has its own
+    models.set_defaults(run=listed, parser=models)
+    verbs = models.add_subparsers(title="commands", metavar="COMMAND")
+    _add_adding(verbs)
+    _add_removing(verbs)
+    _add_curve(verbs)
+
+
+def _add_adding(verbs: Commands[Parser]) -> None:
+    adding = verbs.add_parser(
+        "add",
+        help="register a model",
+        description="Register a model: train it now, and keep its recipe. A model of this name is "
+        "replaced.",
+    )
+    adding.add_argument("name", metavar="NAME", help="what to call it")
+    adding.add_argument(
+        "estimator",
+        metavar="CLASS",
+        help="an estimator of scikit-learn, LightGBM or pyramidion: LogisticRegression, or with "
+        "its module sklearn.linear_model.LogisticRegression",
+    )
+    adding.add_argument(
+        "--params",
+        metavar="JSON",
+        type=json_object,
+        default={},
+        help='its parameters: {"C": 0.1}; another estimator is {"class": ..., "params": {...}}',
+    )
+    add_workload(adding)
+    add_quiet(adding)
+    add_store(adding)
+    adding.set_defaults(run=register)
+
+
+def _add_removing(verbs: Commands[Parser]) -> None:
+    removing = verbs.add_parser(
+        "remove", help="forget a model", description="Forget a model and its recipe."
+    )
+    removing.add_argument("name", metavar="NAME", help="the model")
+    add_store(removing)
+    removing.set_defaults(run=unregister)
+
+
+def _add_curve(verbs: Commands[Parser]) -> None:
+    curving = verbs.add_parser(
+        "curve",
+        help="show a model's loss against the hot rows it learns from",
+        description="Train a model on more and more of the hot rows, test it on the newest, and "
+        "say how few are enough. The losses are as raw as the rows (P1).",
+    )
+    curving.add_argument("name", metavar="NAME", help="the model")
+    curving.add_argument(
+        "--within",
+        metavar="SHARE",
+        type=float,
+        default=0.05,
+        help="how much above the best loss is good enough (default: 0.05, five per cent)",
+    )
+    add_quiet(curving)
+    add_store(curving)
+    curving.set_defaults(run=curve)
+
+
+# --- list -----------------------------------------------------------------------------------
+
+
+def listed(arguments: argparse.Namespace) -> None:
+    """List the models."""
+    if arguments.data is None:
+        arguments.parser.error("the following arguments are required: --data")
+    clock = Clock(arguments.now, held=not arguments.train)
+    with opened(arguments, clock, train=arguments.train) as pyramid:
+        if arguments.train and pyramid.models:
+            remark(arguments, f"training {several(len(pyramid.models), 'model')}")
+            pyramid.advance()
+        told = _listing(list(pyramid.models.values()), arguments)
+    print(told)
+
+
+def _listing(models: list[Model], arguments: argparse.Namespace) -> str:
+    if arguments.json:
+        return json.dumps({"models": [_told(model) for model in models]}, default=bytes.hex)
+    if not models:
+        return "there are no models; add one with `pyramidion models add`"
+    return _table(models, arguments.train)
+
+
+def _table(models: list[Model], trained: bool) -> str:
+    head = ["model", "estimator", "label", "learns from", *(["rows"] if trained else []), "state"]
+    rows = []
+    for model in models:
+        name = _estimator(model)
+        shown = name if len(name) <= WIDE else f"{name[: WIDE - 3]}..."
+        row = [model.name, shown, model.label, _tables(model.workload)]
+        rows.append([*row, model.rows, _state(model)] if trained else [*row, ASKED])
+    return table(head, rows)
+
+
+def _estimator(model: Model) -> str:
+    try:
+        return model.estimator
+    except PyramidionError:  # what it comes from is not installed here
+        kind: str = model.recipe["class"]
+        return kind
+
+
+def _tables(workload: Workload) -> str:
+    """Which tables, and which classes are merged."""
+    told = ["all tables" if workload.only is None else f"only {' '.join(workload.only)}"]
+    if workload.without:
+        told.append(f"without {' '.join(workload.without)}")
+    told += [f"{'+'.join(map(str, olds))} as {new!s}" for new, olds in workload.merge]
+    return ", ".join(told)
+
+
+def _state(model: Model) -> str:
+    return "available" if model.available else f"not available: {model.why}"
+
+
+def _told(model: Model) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": model.name,
+        "estimator": _estimator(model),
+        "recipe": model.recipe,
+        **model.workload.to_dict(),
+        "classes": list(model.classes),
+        "available": model.available,
+        "why": model.why,
+        "rows": model.rows,
+    }
+
+
+# --- add, remove ----------------------------------------------------------------------------
+
+
+def register(arguments: argparse.Namespace) -> None:
+    """Register a model."""
+    from pyramidion.cli.estimators import estimator_named
+
+    estimator = estimator_named(arguments.estimator, arguments.params)
+    with opened(arguments) as pyramid:
+        verb = "replaced" if arguments.name in pyramid.models else "added"
+        workload = workload_of(arguments, pyramid.schema)
+        remark(arguments, f"training {arguments.name!r} on the hot rows")
+        model = pyramid.register(arguments.name, estimator, **workload)
+        told = json.dumps(_told(model), default=bytes.hex) if arguments.json else _added(model)
+    print(told if arguments.json else f"{verb} {told}")
+
+
+def _added(model: Model) -> str:
+    rows = several(model.rows, "hot row")
+    trained = f"trained on {rows}" if model.available else f"not trained yet: {model.why}"
+    return f"{model.name}: {_estimator(model)}, {trained}"
+
+
+def unregister(arguments: argparse.Namespace) -> None:
+    """Forget a model."""
+    with opened(arguments) as pyramid:
+        pyramid.unregister(arguments.name)
+    if arguments.json:
+        print(json.dumps({"removed": arguments.name}))
+    else:
+        print(f"removed {arguments.name}")
+
+
+# --- curve ----------------------------------------------------------------------------------
+
+
+def curve(arguments: argparse.Namespace) -> None:
+    """Show a model's loss against the rows it learns from."""
+    with opened(arguments) as pyramid:
+        if arguments.name in pyramid.models:
+            remark(arguments, f"training {arguments.name!r} on more and more of the hot rows")
+        found = pyramid.learning_curve(arguments.name, within=arguments.within)
+        losses, smallest = found.losses, found.smallest  # they go with the store
+    if arguments.json:
+        told = {"model": arguments.name, "loss": found.loss, "tested": found.tested}
+        told |= {"sizes": found.sizes, "losses": losses}
+        told |= {"within": found.within, "smallest": smallest}
+        print(json.dumps(told | {"guarantee": found.guarantee.to_dict()}))
+        return
+    print(f"{found.loss} of {arguments.name} on the newest {several(found.tested, 'hot row')}\n")
+    print("\n".join(_lines(found, losses)))
+    print(
+        f"\nsmallest hot window within {100 * found.within:g} % of the best: "
+        f"{several(smallest, 'row')} to learn from"
+    )
+    remark(arguments, str(found.guarantee))
+
+
+def _lines(found: LearningCurve, losses: list[float]) -> Iterator[str]:
+    """Each loss, and how far it is above the best, as a number and as a bar."""
+    best, worst = min(losses), max(losses)
+    width = max(len(f"{found.sizes[-1]:,}"), len("rows"))
+    yield f"{'rows':>{width}}  {'loss':>8}  above the best"
+    for size, loss in zip(found.sizes, losses, strict=True):
+        above = f"{100 * (loss - best) / best:.1f} %" if best else ""
+        bar = "#" * round(BAR * (loss - best) / (worst - best)) if worst > best else ""
+        yield f"{size:>{width},}  {loss:>8.4g}  {above:>8}  {bar}".rstrip()
