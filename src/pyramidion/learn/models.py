@@ -118,6 +118,9 @@ class Model:
         """The likeliest class, or the expected number."""
         fitted = self._ready()
         X = _chosen(fitted, snapshot, rows)
+        if not len(X):  # scikit-learn refuses to say nothing of nothing
+            kind = np.array(self.classes) if self.classes else np.zeros(1)
+            return Predictions.of(kind[:0], snapshot.guarantee.raw())
         with parallel_config(backend="threading"):  # other processes would keep what was learned
             found = fitted.estimator.predict(X)
         return Predictions.of(np.asarray(found), snapshot.guarantee.raw())
@@ -135,6 +138,8 @@ class Model:
                 f"estimator that has predict_proba"
             )
         X = _chosen(fitted, snapshot, rows)
+        if not len(X):
+            return Predictions.of(np.zeros((0, len(self.classes))), snapshot.guarantee.raw())
         with parallel_config(backend="threading"):
             given = np.asarray(fitted.estimator.predict_proba(X))
         found = aligned(given, fitted.estimator.classes_, self.classes)

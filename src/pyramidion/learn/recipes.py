@@ -6,7 +6,7 @@ classes, so only those of a few packages are: a file cannot name code to run.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import math
 from collections.abc import Mapping
@@ -164,6 +164,8 @@ def _class(name: str) -> type[BaseEstimator]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except ImportError:
+        if importlib.util.find_spec(module.partition(".")[0]) is not None:
+            raise SchemaError(f"there is no module {module}; register another estimator") from None
         raise SchemaError(
             f"{name} cannot be imported; pip install 'pyramidion[models]', or register another "
             f"estimator"

@@ -1,0 +1,274 @@
+"""The training process: alone with the rows, silent, and gone when it must be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from pyramidion.learn import fitting
+from pyramidion.learn.fitting import DIED, LATE, Failed, Trainer
+from pyramidion.learn.jobs import fit
+from pyramidion.learn.recipes import packages_of, recipe_of
+from tests.learn.parrots import Parrot, parrots
+
+X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
+Y = (X[:, 0] > 0.5).astype(np.int64)
+LONG = 60.0
+AHEAD = {"sklearn.linear_model", "tests.learn.parrots"}
+
+WATCH = """
+import os, sys
+def told(event, given, file=os.open({file!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+    if event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR):
+        os.write(file, f"{{given[0]}}\\n".encode())
+    if event in ("os.mkdir", "os.rename", "subprocess.Popen", "os.posix_spawn"):
+        os.write(file, f"{{event}} {{given}}\\n".encode())
+sys.addaudithook(told)
+"""
+
+
+@pytest.fixture(scope="module")
+def trainer() -> Iterator[Trainer]:
+    with parrots():
+        made = Trainer()
+        made._modules |= AHEAD
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Path:
+    return tmp_path / "note"
+
+
+def job(estimator: Any) -> Any:
+    return partial(fit, recipe_of(estimator), X, [0, 2], Y)
+
+
+def told(note: Path, what: str) -> Any:
+    """A parrot that does something before it learns."""
+    file = note.with_name(what)
+    file.write_text(what)
+    return job(Parrot(str(file)))
+
+
+def until(happens: Any) -> None:
+    """Wait for something that takes a moment."""
+    for _ in range(int(LONG * 20)):
+        if happens():
+            return
+        time.sleep(0.05)
+    pytest.fail("it never happened")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet asked after does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# --- answers ------------------------------------------------
+
+
+def test_what_is_learned_there_is_what_is_learned_here(trainer: Trainer) -> None:
+    estimator = LogisticRegression(C=0.5)
+    (found,) = trainer.run([job(estimator)], packages_of(recipe_of(estimator)), LONG)
+    assert np.array_equal(found.coef_, estimator.fit(X[:, [0, 2]], Y).coef_)
+
+
+def test_each_piece_fails_alone(trainer: Trainer, note: Path) -> None:
+    what = ["raise", "unpicklable", "nothing", "die", "print", "exit", "huge"]
+    found = trainer.run([told(note, each) for each in what], AHEAD, LONG)
+    failed = {each: one.why for each, one in zip(what, found, strict=True) if type(one) is Failed}
+    assert failed.pop("unpicklable").startswith("it failed with")
+    assert failed == {"raise": "it failed with ValueError", "die": DIED, "exit": DIED}
+    learned = [one.y_ for one in found if isinstance(one, Parrot)]
+    assert all(np.array_equal(y, Y) for y in learned)
+    assert len(found[-1].held_) == 4_000_000
+
+
+def test_one_that_takes_too_long_is_given_up_and_the_next_is_not(
+    trainer: Trainer, note: Path
+) -> None:
+    trainer.run([job(Parrot())], AHEAD, LONG)
+    before = trainer._process
+    found = trainer.run([told(note, "sleep"), job(Parrot())], AHEAD, 1.0)
+    assert found[0] == Failed(LATE)
+    assert isinstance(found[1], Parrot)
+    assert before is not None
+    assert not alive(before.pid)
+
+
+def test_nothing_that_is_printed_there_is_seen_here(
+    trainer: Trainer, note: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = trainer.run([told(note, "print")], AHEAD, LONG)
+    assert isinstance(found, Parrot)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_process_that_was_killed_meanwhile_is_started_again(trainer: Trainer) -> None:
+    trainer.run([job(Parrot())], AHEAD, LONG)
+    assert trainer._process is not None
+    os.kill(trainer._process.pid, signal.SIGKILL)
+    until(lambda: trainer._process is None or trainer._process.poll() is not None)
+    (found,) = trainer.run([job(Parrot())], AHEAD, LONG)
+    assert isinstance(found, Parrot)
+
+
+def test_without_work_no_process_is_started() -> None:
+    trainer = Trainer()
+    assert trainer.run([], set(), LONG) == []
+    assert trainer._process is None
+
+
+# --- the rows end with the child ------------------------------------------------
+
+
+def test_the_waiting_process_holds_no_row_and_its_child_is_gone(trainer: Trainer) -> None:
+    (found,) = trainer.run([job(Parrot())], AHEAD, LONG)
+    assert isinstance(found, Parrot)
+    assert trainer._process is not None
+    pid = trainer._process.pid
+    until(lambda: not children(pid))
+    row = X[17].tobytes()
+    assert row in X.tobytes()
+    assert not any(row in part for part in memory(pid))
+
+
+def memory(pid: int) -> Iterator[bytes]:
+    """What a process has in writable memory."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights, *_ = line.split()
+            start, stop = (int(each, 16) for each in place.split("-"))
+            if rights.startswith("rw") and "[v" not in line:
+                file.seek(start)
+                yield file.read(stop - start)
+
+
+def test_no_file_is_written_and_no_other_process_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, watch = tmp_path / "seen", WATCH.format(file=str(tmp_path / "seen"))
+    monkeypatch.setattr(fitting, "BEGIN", f"{watch}\n{fitting.BEGIN}")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    many = [
+        BaggingClassifier(LogisticRegression(), n_estimators=2, n_jobs=2),
+        GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, n_jobs=2, cv=2),
+    ]
+    big = np.tile(X, (500, 1))  # what joblib would hand to other processes in files
+    work = [partial(fit, recipe_of(each), big, [0, 1, 2], np.tile(Y, 500)) for each in many]
+    trainer = Trainer()
+    monkeypatch.chdir(tmp_path)
+    found = trainer.run(work, {"sklearn.ensemble", "sklearn.model_selection"}, LONG)
+    trainer.close()
+    assert [type(each) for each in found] == [BaggingClassifier, GridSearchCV]
+    lines = [line for line in seen.read_text().splitlines() if line != os.devnull]
+    assert [line for line in lines if not line.isdigit()] == []  # numbers are pipes
+    assert os.listdir(tmp_path) == ["seen"]
+
+
+# --- the ends ------------------------------------------------
+
+
+def test_closing_ends_what_is_under_way_and_nothing_is_begun_any_more(note: Path) -> None:
+    with parrots(), ThreadPoolExecutor(1) as beside:
+        trainer = Trainer()
+        trainer._modules |= AHEAD
+        work = beside.submit(trainer.run, [told(note, "sleep"), job(Parrot())], AHEAD, LONG)
+        until(note.with_name("sleep.asleep").exists)
+        assert trainer._ready is not None
+        pids = [trainer._ready.pid, *children(trainer._ready.pid)]
+        trainer.close()
+        assert work.result(LONG) == [Failed(DIED), Failed(DIED)]
+        until(lambda: not any(map(alive, pids)))
+        assert trainer.run([job(Parrot())], AHEAD, LONG) == [Failed(DIED)]
+        assert trainer._process is None
+
+
+def test_closing_while_the_process_is_being_started_leaves_none(monkeypatch: Any) -> None:
+    trainer, real = Trainer(), subprocess.Popen
+    started: list[Any] = []
+
+    def slow(*given: Any, **named: Any) -> Any:
+        closing = threading.Thread(target=trainer.close)
+        closing.start()
+        closing.join(0.2)
+        started.append(real(*given, **named))
+        return started[0]
+
+    monkeypatch.setattr(fitting.subprocess, "Popen", slow)
+    assert trainer.run([job(LogisticRegression())], set(), LONG) == [Failed(DIED)]
+    until(lambda: not alive(started[0].pid))
+
+
+KILLED = """
+import os, sys, threading, time
+from functools import partial
+import numpy as np
+from pyramidion.learn import fitting
+from pyramidion.learn.jobs import fit
+from pyramidion.learn.recipes import recipe_of
+from tests.learn.parrots import Parrot, parrots
+with parrots():
+    trainer = fitting.Trainer()
+    X, y = np.ones((9, 2), np.float32), np.ones(9)
+    trainer.run([partial(fit, recipe_of(Parrot()), X, [0], y)], {"tests.learn.parrots"}, 60)
+    print(trainer._process.pid, flush=True)
+    if "forked" in sys.argv[2] and os.fork() == 0:
+        time.sleep(600)  # with the store's end of the pipe
+        os._exit(0)
+    if "busy" in sys.argv[2]:
+        trainer.run([partial(fit, recipe_of(Parrot(sys.argv[1])), X, [0], y)], set(), 60)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("when", ["busy", "busy and forked", "idle and forked"])
+def test_when_the_store_is_killed_nothing_goes_on(when: str, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("sleep")
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "note"), when]
+    path = os.pathsep.join(each for each in sys.path if each)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as store:
+        assert store.stdout is not None
+        waiting = int(store.stdout.readline())
+        if "busy" in when:
+            until((tmp_path / "note.asleep").exists)
+        pids = [waiting, *children(waiting)]
+        assert all(map(alive, pids))
+        assert len(pids) > 1 or "idle" in when
+        os.kill(store.pid, signal.SIGKILL)
+        try:
+            until(lambda: not any(map(alive, pids)))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(store.pid, signal.SIGKILL)
