@@ -49,7 +49,7 @@ class Arrivals:
         self._vaulted = int(self._catalogue.about("vaulted", "0"))
         lifecycle.leaving.append(lambda _: self.hand_on())
         self.taken: list[Callable[[int, Observations, Batch], None]] = []
-        """Called with the rows of each batch, in the order of their windows, once acknowledged."""
+        """Called with the rows of each batch, as they came, once acknowledged."""
         with suppress(Exception):  # tried again before the next batch is accepted
             self.hand_on()
 

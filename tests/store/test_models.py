@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,17 @@ def test_a_regressor_may_learn_classes_that_are_numbers(stand: Stand) -> None:
     np.testing.assert_allclose(found, [0, 1, 2], atol=0.05)
     with pytest.raises(SchemaError, match="gives no probabilities"):
         store.predict_proba("number", [{"a": "0"}])
+
+
+def test_answers_are_found_by_threads_and_not_by_processes_that_would_stay(stand: Stand) -> None:
+    store = ready(stand, COLOURS, colours)
+    bagging = BaggingClassifier(LogisticRegression(), n_estimators=2, n_jobs=2)
+    store.register("colour", bagging)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text().split()
+    assert len(store.predict_proba("colour", colours(0))) == 60
+    assert len(store.predict("colour", colours(0))) == 60
+    assert set(children.read_text().split()) <= set(before)
 
 
 def test_a_model_without_probabilities_says_so(stand: Stand) -> None:

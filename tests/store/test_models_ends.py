@@ -137,6 +137,22 @@ def test_a_name_that_is_registered_again_or_no_more_leaves_nothing_to_the_next_s
     assert not held["parrot"].available
 
 
+def test_an_answer_that_is_begun_is_finished_by_the_model_it_was_begun_with(
+    stand: Stand, store: Pyramid, monkeypatch: Any
+) -> None:
+    snapshot = store.snapshot
+
+    def slow() -> Any:
+        monkeypatch.setattr(store, "snapshot", snapshot)
+        stepped(stand, store)
+        return snapshot()
+
+    before = store.predict("parrot", marked(11))
+    monkeypatch.setattr(store, "snapshot", slow)
+    assert store.predict("parrot", marked(11)).tolist() == before.tolist()
+    assert store.predict("parrot", marked(11)).tolist() != before.tolist()
+
+
 # --- what else is raw ------------------------------------------------
 
 

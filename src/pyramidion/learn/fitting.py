@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,36 +66,47 @@ class Trainer:
         self._starting = threading.RLock()
         self._closed = False
         self._late = False
+        self._left = 0.0
+        """Seconds that the work under way may take yet."""
 
     def run(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
         """Do pieces of work in a child process; each gives its result or why it has none.
 
         A piece is a picklable callable. ``modules`` are imported ahead, ``within`` is in seconds
-        and for each piece. One that ends the process, or takes too long, fails alone.
+        and for all: each piece may take an equal part of what is left. One that ends the process,
+        or takes too long, fails alone.
         """
         found: list[T | Failed] = []
+        self._left = within
         while len(found) < len(work):
-            found += self._some(work[len(found) :], modules, within)
+            found += self._some(work[len(found) :], modules)
         return found
 
-    def _some(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
+    def _some(self, work: Sequence[Work[T]], modules: set[str]) -> list[T | Failed]:
         """The results up to the first piece that ended the process."""
         found: list[T | Failed] = []
         self._late = False
         try:
             process = self._started(modules)
             if process is not self._ready:
-                with self._timed(process, max(within, BEGINS)):
+                with self._timed(process, max(self._left, BEGINS)):
                     _receive(process.stdout)  # it has imported all it needs
                 self._ready = process
             answers = self._answers(process, work)
-            for _ in work:
-                with self._timed(process, within):
-                    found.append(next(answers))
+            for waiting in range(len(work), 0, -1):
+                found.append(self._next(process, answers, waiting))
         except Exception:  # it was killed meanwhile, or could not be started
             self.stop()
             found.append(Failed(LATE if self._late else DIED))
         return found
+
+    def _next(self, process: subprocess.Popen[bytes], answers: Iterator[T], waiting: int) -> T:
+        began = time.monotonic()
+        try:
+            with self._timed(process, self._left / waiting):
+                return next(answers)
+        finally:
+            self._left = max(0.0, self._left - (time.monotonic() - began))
 
     def _answers(self, process: subprocess.Popen[bytes], work: Sequence[Work[T]]) -> Iterator[Any]:
         _send(process.stdin, _packed(list(work)))
