@@ -11,8 +11,11 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: $(VENV)/warm ## set up and show private features on example data
-	$(BIN)/python examples/five_lines.py
+run: demo ## set up and show the demo
+
+.PHONY: demo
+demo: $(VENV)/warm ## replay a year of flights through a store; plots go to build/demo
+	$(BIN)/pyramidion demo --output build/demo
 
 .PHONY: test
 test: $(VENV)/warm ## set up and run the tests

@@ -1,4 +1,4 @@
-"""Private features in five lines, and what the privacy costs: ``make run``.
+"""Private features in five lines, and what the privacy costs.
 
 Flights are generated: 15 carriers, 300 origins, 300 destinations and 4,000
 aeroplanes, each with an effect of its own on the chance of being late. So the

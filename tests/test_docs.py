@@ -141,7 +141,7 @@ def loaded(path: Path) -> Any:
     return module
 
 
-def test_the_example_of_make_run_shows_the_guarantee(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_five_lines_shows_the_guarantee(capsys: pytest.CaptureFixture[str]) -> None:
     example = loaded(ROOT / "examples" / "five_lines.py")
     example.SEEN, example.LATER = 20_000, 5_000
     example.main()

