@@ -288,3 +288,31 @@ def test_only_the_recipe_is_stored_and_no_file_is_written(stand: Stand) -> None:
         "estimator": {"class": "sklearn.linear_model.Ridge", "params": {"alpha": 2.0}},
         "workload": {"label": "y", "only": None, "without": ["b"], "merge": []},
     }
+
+
+def test_of_no_rows_nothing_is_predicted(stand: Stand) -> None:
+    store = ready(stand, TWO, delays)
+    store.register("kind", LogisticRegression(), label="late")
+    store.register("number", Ridge(), label="minutes")
+    none = delays(0).select(["a", "b"]).slice(0, 0)
+    assert store.predict_proba("kind", none).shape == (0, 2)
+    assert store.predict("kind", none).shape == store.predict("number", none).shape == (0,)
+    assert store.predict("number", none).guarantee.level == "P1"
+
+
+def test_a_model_can_be_trained_again_when_what_kept_it_is_gone(
+    stand: Stand, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    note.write_text("")
+    store = lived(stand, (6, 9, 11))
+    store.register("parrot", Parrot(str(note)))
+    note.write_text("raise")
+    assert "ValueError" in store.retrain("parrot").why
+    assert store.models["parrot"].available  # no row has left: what it learned may serve
+    before = fitted(store, "parrot")
+    note.write_text("")
+    assert store.retrain("parrot").why == ""
+    assert fitted(store, "parrot") is not before
+    with pytest.raises(SchemaError, match="no model 'parot'; did you mean 'parrot'"):
+        store.retrain("parot")
