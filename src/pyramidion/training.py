@@ -215,8 +215,8 @@ class Training:
         try:
             lesson = self._lesson(able, leaving) if able else None
         except PyramidionError as problem:
-            why = str(problem)  # there is nothing to train on yet
-            return made | {model.name: replace(model, why=why, stale=True) for model in able}
+            why, yet = str(problem), isinstance(problem, StateError)  # or a file is damaged
+            return made | {model.name: replace(model, why=why, stale=yet) for model in able}
         if lesson is None:
             return made
         work = [

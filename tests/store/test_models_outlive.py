@@ -208,6 +208,7 @@ def test_a_damaged_segment_of_rows_that_stay_keeps_no_model(stand: Stand, store:
         stepped(stand, store)
     assert not store.models["parrot"].available
     assert "restore it from a backup" in store.models["parrot"].why
+    assert not store._training.due  # or every batch that comes would try in vain
 
 
 def test_a_damaged_table_file_of_a_window_past_retention_keeps_no_model(stand: Stand) -> None:
