@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -282,8 +282,9 @@ class Lifecycle:
     def change(self, complete: Arena | None, why: str) -> None:
         """Other complete tables; older ones must go at once."""
         self.complete, self._oldest, self.published = complete, None, not self.keys.unfinished
-        for call in self.changed:
-            call(why)
+        with ExitStack() as calls:  # each is called, also where another one fails
+            for call in reversed(self.changed):
+                calls.callback(call, why)
 
     def settle(self, now: int) -> None:
         """Finish an erasure that was broken off, then serve what waited for that."""

@@ -75,12 +75,13 @@ class Serving:
 
     def _renew(self, why: str) -> None:
         """A new snapshot when the complete tables change; old ones expire where they must."""
-        self.current = snapshot(self._store)
-        if why:
+        if why:  # first, so that nothing that fails keeps it
+            self.current = None
             self._expire_raw()
             for old in list(self._snapshots):
                 old.expire(why)
             self._snapshots.clear()
+        self.current = snapshot(self._store)
         if self.current is not None:
             self._snapshots.add(self.current)
 
@@ -100,6 +101,8 @@ class Serving:
 
     def snapshot(self) -> Snapshot:
         """The complete tables."""
+        if self.current is None and self._store.complete is not None:
+            self._renew("")  # it failed when the tables changed
         if self.current is None:
             raise StateError(
                 "no window is sealed, so there is nothing to featurize with yet (or any more); "

@@ -47,7 +47,7 @@ from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
-from pyramidion.threads import CLOSED, Threads
+from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
 
 Clock = Callable[[], float]
@@ -76,7 +76,7 @@ class Pyramid:
         self._arrivals.taken.append(self._training.learn)
         self._threads = Threads()
         self._looked = 0
-        self._closed = False
+        self._closed = self._released = False
         self._closing = threading.Lock()
 
     # --- a store -------------------------------------------------------------------
@@ -147,9 +147,9 @@ class Pyramid:
     def close(self) -> None:
         """Finish what is being done and let go of the store; nothing is lost without it."""
         with self._closing:
-            if self._closed or not self._home.owned:
+            if self._released or not self._home.owned:
                 return
-            self._closed = True
+            self._closed = True  # called again after Ctrl-C, it goes on
             self._training.stop()
             self._threads.close()
             self._training.close()
@@ -159,6 +159,7 @@ class Pyramid:
             finally:  # a full disk must not keep the store locked
                 self._lifecycle.close()
                 self._home.close()
+                self._released = True
 
     def __enter__(self) -> Self:
         return self
@@ -335,11 +336,19 @@ class Pyramid:
 
     def predict(self, name: str, rows: Any) -> NDArray[Any]:
         """The likeliest class of each row, or the expected number: P1, as the model is."""
-        return self._model(name).predict(self.snapshot(), rows)
+        return self._asked(name, lambda model: model.predict(self.snapshot(), rows))
 
     def predict_proba(self, name: str, rows: Any) -> NDArray[Any]:
         """A probability for each class, in the order of ``models[name].classes``: P1."""
-        return self._model(name).predict_proba(self.snapshot(), rows)
+        return self._asked(name, lambda model: model.predict_proba(self.snapshot(), rows))
+
+    def _asked(self, name: str, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
+        """An answer; neither it nor an error keeps what the model learned."""
+        model = self._model(name)
+        try:
+            return emptied(lambda: ask(model))
+        finally:
+            model.ended()
 
     def _model(self, name: str) -> Model:
         """A model, trained first where it was not yet."""

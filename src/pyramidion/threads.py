@@ -49,7 +49,7 @@ class Threads:
                 "for ever; note what to do there and do it later"
             )
         try:
-            doing = thread.submit(_emptied, verb)
+            doing = thread.submit(emptied, verb)
         except RuntimeError:  # closed meanwhile
             raise StateError(CLOSED) from None
         return doing.result()
@@ -59,7 +59,7 @@ class Threads:
     def keep(self, verb: Callable[[], object]) -> None:
         """Have the keeper do something that nobody waits for, unless it is busy with such."""
         if not self.keeping:
-            self.kept = self._keeper.submit(_emptied, verb)
+            self.kept = self._keeper.submit(emptied, verb)
 
     @property
     def keeping(self) -> bool:
@@ -79,7 +79,7 @@ class Threads:
         self.kept = None
 
 
-def _emptied(verb: Callable[[], T]) -> T:
+def emptied(verb: Callable[[], T]) -> T:
     """Do a verb; what it raises keeps no rows alive: the frames it came through are emptied."""
     try:
         return verb()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,8 +33,8 @@ from pyramidion.errors import PyramidionError, SchemaError, StateError
 from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within
 from pyramidion.learn.fitting import Failed, Trainer
 from pyramidion.learn.jobs import fit, losses, tested
-from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked
-from pyramidion.learn.recipes import packages_of, recipe_of
+from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked, quiet
+from pyramidion.learn.recipes import estimator_of, packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Observations
@@ -62,7 +62,9 @@ class Training:
         self._serving = serving
         self._trainer = Trainer()
         self._learning = threading.RLock()
-        """Held by whoever changes a model."""
+        """Held by whoever changes a model, briefly."""
+        self._teaching = threading.RLock()
+        """Held while a model learns a batch."""
         self.asleep = 0
         """How many want that models which go are not trained again yet."""
         self.when_asked = False
@@ -71,16 +73,25 @@ class Training:
         """Which models were trained, in order; for who tells."""
         self._learned: weakref.WeakSet[Fitted] = weakref.WeakSet()
         """All that was learned and that somebody still holds."""
+        self._damaged: set[str] = set()
+        """Models whose recipe cannot be read, or not here."""
         self._models = {
-            row["name"]: self._recalled(row["name"], json.loads(row["recipe"]))
+            model.name: model
             for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
+            if (model := self._recalled(row["name"], row["recipe"])) is not None
         }
         store.changed.append(self._changed)
         store.leaving.append(self._leaving)
 
-    def _recalled(self, name: str, told: Mapping[str, Any]) -> Model:
-        workload = Workload.from_dict(self._store.schema, told["workload"])
-        return Model(name, told["estimator"], workload)
+    def _recalled(self, name: str, recipe: str) -> Model | None:
+        try:
+            told = json.loads(recipe)
+            workload = Workload.from_dict(self._store.schema, told["workload"])
+            estimator_of(told["estimator"])
+            return Model(name, told["estimator"], workload)
+        except (PyramidionError, ValueError, KeyError, TypeError, AttributeError):
+            self._damaged.add(name)  # the store opens, and erases, all the same
+            return None
 
     def stop(self) -> None:
         """End the training process, and what it has going."""
@@ -113,6 +124,11 @@ class Training:
     def model(self, name: str) -> Model:
         """One model."""
         found = self._models.get(name)
+        if found is None and name in self._damaged:
+            raise StateError(
+                f"the recipe of model {name!r} cannot be read here; pip install "
+                f"'pyramidion[models]', or register it again"
+            )
         if found is None:
             remedy = nearest(name, self._models) if self._models else "register it first"
             raise SchemaError(f"there is no model {name!r}; {remedy}")
@@ -133,6 +149,7 @@ class Training:
         told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
         with self._store.catalogue.transaction():
             self._store.catalogue.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, told)
+        self._damaged.discard(name)
         self._install([made])
 
     def unregister(self, name: str) -> None:
@@ -202,7 +219,16 @@ class Training:
                     again = model.fitted is not old[name].fitted
                     new[name] = model if again else replace(model, fitted=None)
         finally:  # whatever failed: nothing that saw a leaving row stays
-            self._install(new.values(), leaving=True)
+            self._replace_all(new.values())
+
+    def _replace_all(self, new: Iterable[Model]) -> None:
+        """Let go of the old models; one that is learning a batch is waited for, not for ever."""
+        held = self._teaching.acquire(timeout=self._store.settings.train_within_us / 1e6)
+        try:
+            self._install(new, leaving=True)
+        finally:
+            if held:
+                self._teaching.release()
 
     # --- training ----------------------------------------------------------------------------
 
@@ -244,7 +270,7 @@ class Training:
         snapshot, columns = lesson.snapshot, model.columns(lesson.snapshot)
         names = tuple(snapshot.names[column] for column in columns)
         tables = frozenset(",".join(snapshot.parts[column]) for column in columns)
-        fitted = Fitted(found, names, tables, len(lesson.X), lesson.last, now)
+        fitted = Fitted(quiet(found), names, tables, len(lesson.X), lesson.last, now)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 
@@ -276,9 +302,9 @@ class Training:
             if leaving:
                 self._forget(lambda fitted: fitted not in serving)
             self._learned.update(fitted for fitted in serving if fitted is not None)
-            for model in list(self._models.values()):
-                if model.online:
-                    self._catch_up_online(model)
+            online = [model for model in self._models.values() if model.online]
+        for model in () if leaving else online:  # nobody who erases waits for that
+            self._catch_up_online(model)
 
     def _forget(self, which: Callable[[Fitted], bool] = lambda _: True) -> None:
         """Empty what was learned, also where somebody still holds it."""
@@ -289,7 +315,7 @@ class Training:
     # --- between trainings -------------------------------------------------------------------
 
     def _catch_up_online(self, model: Model) -> None:
-        last = model.fitted.last if model.fitted is not None else 0
+        last = self._last(model)
         with suppress(PyramidionError):  # what cannot be read now is for the next training
             for hot in self._serving.hot_rows(lambda number: number > last):
                 self.learn(hot.number, hot.observations, hot.batch, [model.name])
@@ -305,31 +331,45 @@ class Training:
 
         One that cannot is as it was, and learns the rows with the next training.
         """
-        with self._learning:
-            for name in list(self._models if names is None else names):
-                model, snapshot = self._models[name], self._serving.current
-                if self.asleep or snapshot is None or not model.online or model.fitted is None:
-                    continue
-                if model.fitted.last >= number:
-                    continue
-                model = self._more(model, snapshot, number, observations, batch)
-                self._models[name] = model
-                if model.fitted is not None:
-                    self._learned.add(model.fitted)
+        for name in list(self._models if names is None else names):
+            with self._teaching:
+                model = self._learner(name, number)
+                if names is None and model is not None and self._last(model) < number - 1:
+                    self._catch_up_online(model)  # what came while it was trained
+                while (model := self._learner(name, number)) is not None:
+                    if self._swapped(model, self._more(model, number, observations, batch)):
+                        break
 
-    def _more(
-        self,
-        model: Model,
-        snapshot: Snapshot,
-        number: int,
-        observations: Observations,
-        batch: Batch,
-    ) -> Model:
+    @staticmethod
+    def _last(model: Model) -> int:
+        """The last batch it has seen."""
+        return 0 if model.fitted is None else model.fitted.last
+
+    def _learner(self, name: str, number: int) -> Model | None:
+        """A model that is to learn a batch online; None where it has, or cannot."""
+        model = self._models.get(name)
+        if model is None or self.asleep or not model.online or model.fitted is None:
+            return None
+        return model if model.fitted.last < number and self._serving.current is not None else None
+
+    def _swapped(self, old: Model, new: Model) -> bool:
+        """Let a model serve in place of another one, unless that went meanwhile."""
+        with self._learning:  # briefly: who erases wants it too
+            if self._models.get(old.name) is not old:
+                return False
+            self._models[old.name] = new
+            if new.fitted is not None:
+                self._learned.add(new.fitted)
+            return True
+
+    def _more(self, model: Model, number: int, observations: Observations, batch: Batch) -> Model:
         try:
+            snapshot = self._serving.snapshot()
             y = model.workload.y(self._store.schema, observations, batch)
             return model.taught(snapshot, observations.under(snapshot.encoder), y, number)
         except Exception:  # an estimator's own: the batch is acknowledged all the same
-            return model
+            same = None if model.fitted is None else replace(model.fitted, last=number)
+            return replace(model, fitted=same)
 
     # --- how much is enough --------------------------------------------------------------------
 

@@ -193,7 +193,14 @@ class Subclass(LogisticRegression):
         (Ridge(alpha={1, 2}), "'alpha' of .* is a set"),
         (GridSearchCV(Ridge(), {}, scoring=max), "'scoring' of .* is a builtin_function"),
         (Pipeline([("a", Ridge())], memory="here"), "'memory' of sklearn.pipeline.Pipeline would"),
-        (Pipeline([("a", Ridge())], memory=Memory("here", verbose=0)), "'memory' of .* would"),
+        (
+            Pipeline([("a", Ridge())], memory=Memory("here", verbose=0)),
+            "'memory' of .* is a Memory",
+        ),
+        (GridSearchCV(make_pipeline(Ridge()), {"memory": ["here"]}), "'memory' of .* let hot rows"),
+        (GridSearchCV(make_pipeline(Ridge()), [{"a__memory": ["x"]}]), "'a__memory' of .* let hot"),
+        (LGBMClassifier(machines="127.0.0.1:1"), "'machines' of .* other machines"),
+        (LGBMClassifier(snapshot_freq=1), "'snapshot_freq' of .* would let hot rows out"),
     ],
     ids=str,
 )
@@ -237,5 +244,5 @@ def test_a_recipe_that_was_tampered_with_makes_nothing(name: str, why: str) -> N
 def test_a_recipe_that_was_tampered_with_keeps_no_rows_in_files() -> None:
     recipe = recipe_of(make_pipeline(Ridge()))
     recipe["params"]["memory"] = "/tmp/here"  # noqa: S108
-    with pytest.raises(SchemaError, match=r"'memory' of .*Pipeline would keep"):
+    with pytest.raises(SchemaError, match=r"'memory' of .*Pipeline would let hot rows out"):
         estimator_of(recipe)

@@ -139,8 +139,9 @@ def test_a_batch_that_cannot_be_learned_is_observed_all_the_same(
     assert store.status().hot_rows == 24
     assert store.models["learner"].rows == len(labels(store)) == 18
     assert len(store.predict("learner", marked(11))) == 6
-    go_on(stand, store, 11.5)  # what was missed is learned with the next
-    assert sorted(labels(store)) == sorted(expected(9, 10, 11, 11, 11.5))
+    go_on(stand, store, 11.5)  # what was missed is learned with the next training
+    assert sorted(labels(store)) == sorted(expected(9, 10, 11, 11.5))
+    assert store.retrain("learner").rows == 30
 
 
 def test_what_is_half_learned_is_not_served(stand: Stand, store: Pyramid) -> None:

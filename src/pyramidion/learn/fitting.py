@@ -36,8 +36,9 @@ from typing import IO, Any, TypeVar
 from joblib import parallel_config  # type: ignore[import-untyped]
 
 HEAD = 8  # bytes of a length
-POLL, IDLE = 50, 1_000  # milliseconds between two looks at the child, and at the store
+POLL, IDLE = 20, 1_000  # milliseconds between two looks at the child, and at the store
 BEGINS = 60.0  # seconds that a process may take to begin
+SOON = 5.0  # seconds that a child has to be gone after its last answer
 LATE = "it took longer than `train_within` allows"
 JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"
@@ -66,7 +67,7 @@ class Trainer:
         self._starting = threading.RLock()
         self._closed = False
         self._late = False
-        self._left = 0.0
+        self._left = self._begins = 0.0
         """Seconds that the work under way may take yet."""
 
     def run(self, work: Sequence[Work[T]], modules: set[str], within: float) -> list[T | Failed]:
@@ -77,7 +78,7 @@ class Trainer:
         or takes too long, fails alone.
         """
         found: list[T | Failed] = []
-        self._left = within
+        self._left, self._begins = within, max(within, BEGINS)
         while len(found) < len(work):
             found += self._some(work[len(found) :], modules)
         return found
@@ -89,12 +90,15 @@ class Trainer:
         try:
             process = self._started(modules)
             if process is not self._ready:
-                with self._timed(process, max(self._left, BEGINS)):
+                began = time.monotonic()
+                with self._timed(process, max(0.0, self._begins)):
                     _receive(process.stdout)  # it has imported all it needs
+                self._begins -= time.monotonic() - began
                 self._ready = process
             answers = self._answers(process, work)
             for waiting in range(len(work), 0, -1):
                 found.append(self._next(process, answers, waiting))
+            self._see_off(process)
         except Exception:  # it was killed meanwhile, or could not be started
             self.stop()
             found.append(Failed(LATE if self._late else DIED))
@@ -107,6 +111,14 @@ class Trainer:
                 return next(answers)
         finally:
             self._left = max(0.0, self._left - (time.monotonic() - began))
+
+    def _see_off(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the child is gone with all that it knew; or end it."""
+        try:
+            with self._timed(process, SOON):
+                _receive(process.stdout)
+        except Exception:  # it was stopped, or killed
+            self.stop()
 
     def _answers(self, process: subprocess.Popen[bytes], work: Sequence[Work[T]]) -> Iterator[Any]:
         _send(process.stdin, _packed(list(work)))
@@ -221,7 +233,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what estimators print must not get into the answer
     for module in sys.argv[2:]:
-        with suppress(ImportError):
+        with suppress(Exception):  # it fails alone, when it is needed
             importlib.import_module(module)
     with open(answers, "wb", closefd=False) as stream:
         _send(stream, _packed(None))
@@ -233,9 +245,12 @@ def main() -> None:
                 return
             child = os.fork()
             if child == 0:
-                os._exit(_answer(answers))
+                code = _answer(answers)
+                os._exit(code)
             if _outlived(child, store) != 0:
                 return
+            with open(answers, "wb", closefd=False) as stream:
+                _send(stream, _packed(None))  # it is gone
 
 
 def _outlived(child: int, store: int) -> int:

@@ -17,7 +17,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from pyramidion.checks import Value
 from pyramidion.counts.snapshot import Features, Snapshot
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import PrivacyError, SchemaError, StateError
 from pyramidion.learn.jobs import aligned
 from pyramidion.learn.recipes import Recipe, estimator_of
 from pyramidion.learn.workload import Workload
@@ -50,6 +50,12 @@ class Fitted:
     def expire(self) -> None:
         """Drop what was learned."""
         self.estimator = None
+
+    def __reduce__(self) -> Any:
+        raise PrivacyError(
+            "what a model learned is as raw as its rows and is not copied or pickled; train one of "
+            "your own on training_set()"
+        )
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,11 @@ class Model:
     def begun(self) -> Model:
         """The model for one answer: what is begun is finished, whatever leaves meanwhile."""
         return self if self.fitted is None else replace(self, fitted=replace(self.fitted))
+
+    def ended(self) -> None:
+        """The answer was given, or not: let go of the copy that `begun` made."""
+        if self.fitted is not None:
+            self.fitted.expire()
 
     def columns(self, snapshot: Snapshot) -> list[int]:
         """The feature columns to learn from."""
@@ -172,6 +183,14 @@ def _chosen(fitted: Fitted, snapshot: Snapshot, rows: Any) -> NDArray[np.float32
     if not all(name in place for name in fitted.names):  # withdrawn this moment
         raise StateError("features of this model were withdrawn; ask again when it is trained")
     return X[:, [place[name] for name in fitted.names]]
+
+
+def quiet(estimator: Any) -> Any:
+    """The estimator, told to print nothing from now on: what it prints may tell of rows."""
+    loud = [name for name in estimator.get_params() if name.rpartition("__")[2] == "verbose"]
+    for name in loud:
+        estimator.set_params(**{name: -1 if "LGBM" in type(estimator).__name__ else 0})
+    return estimator
 
 
 def checked(name: str, estimator: Any, workload: Workload) -> None:

@@ -21,8 +21,18 @@ from pyramidion.errors import SchemaError
 PACKAGES = ("lightgbm", "pyramidion", "sklearn")
 """Where estimators may come from."""
 
-CACHE = "memory"
-"""The parameter by which scikit-learn's estimators keep what they learned in files."""
+OUTLETS = {
+    "memory",  # scikit-learn's cache of fitted steps
+    *("machines", "workers", "nodes", "num_machines", "num_machine"),  # LightGBM over a network
+    *("machine_list_filename", "machine_list_file", "machine_list", "mlist"),
+    *("local_listen_port", "local_port", "port"),
+    *("output_model", "model_output", "model_out", "snapshot_freq", "save_period"),
+    *("output_result", "save_binary", "is_save_binary", "is_save_binary_file"),
+    *("convert_model", "convert_model_file", "input_model", "model_input", "model_in"),
+    *("forcedsplits_filename", "forced_splits_filename", "forced_splits_file", "forced_splits"),
+    *("fs", "forcedbins_filename"),
+}
+"""Parameters by which rows, or what was learned of them, would leave memory."""
 
 Recipe = dict[str, Any]
 
@@ -44,22 +54,22 @@ def recipe_of(estimator: object) -> Recipe:
     name = _public_name(type(estimator))
     _class(name)
     given: dict[str, object] = estimator.get_params(deep=False)  # type: ignore[attr-defined]
-    _refuse_cache(name, given)
     default = _defaults(type(estimator))
     changed = {
         key: value
         for key, value in given.items()
         if key not in default or not _same(value, default[key])
     }
-    return {"class": name, "params": {key: _told(name, key, v) for key, v in changed.items()}}
+    params = {key: _told(name, key, value) for key, value in changed.items()}
+    _refuse_outlets(name, params)
+    return {"class": name, "params": params}
 
 
 def estimator_of(recipe: Recipe) -> Any:
     """A new estimator that has learned nothing."""
     kind = _class(recipe["class"])
-    params = {name: _made(value) for name, value in recipe["params"].items()}
-    _refuse_cache(recipe["class"], params)
-    return kind(**params)
+    _refuse_outlets(recipe["class"], recipe["params"])
+    return kind(**{name: _made(value) for name, value in recipe["params"].items()})
 
 
 def packages_of(recipe: Recipe) -> set[str]:
@@ -82,12 +92,24 @@ def _may_be(module: str) -> bool:
     return module.partition(".")[0] in PACKAGES
 
 
-def _refuse_cache(owner: str, params: Mapping[str, object]) -> None:
-    if params.get(CACHE) is not None:
-        raise SchemaError(
-            f"parameter {CACHE!r} of {owner} would keep hot rows in files, which nothing erases; "
-            f"leave it out"
-        )
+def _refuse_outlets(owner: str, params: Mapping[str, Any]) -> None:
+    """Raise for a parameter that lets rows out, also where a search would set it later."""
+    waiting = list(params.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(name, str) and name.rpartition("__")[2] in OUTLETS and value is not None:
+            raise SchemaError(
+                f"parameter {name!r} of {owner} would let hot rows out to files or other machines, "
+                f"where nothing erases them; leave it out"
+            )
+        if isinstance(value, list):
+            waiting += [("", item) for item in value]
+        elif isinstance(value, dict) and "estimator" in value:
+            _refuse_outlets(value["estimator"]["class"], value["estimator"]["params"])
+        elif isinstance(value, dict) and "dict" in value:
+            waiting += value["dict"]
+        elif isinstance(value, dict):
+            waiting += [("", item) for item in value.values()]
 
 
 def _told_kind(thing: object) -> str:

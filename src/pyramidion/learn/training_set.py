@@ -53,7 +53,7 @@ class TrainingSet:
     def expire(self, why: str) -> None:
         """Drop features and labels: rows of them must be forgotten."""
         self.snapshot.expire(why)
-        vars(self).pop("_all", None)
+        vars(self).pop("_made", None)
 
     @cached_property
     def _columns(self) -> list[int]:
@@ -79,8 +79,17 @@ class TrainingSet:
             y = self.workload.y(self.schema, observations, batch)
             yield Features.of(np.asarray(some), self.guarantee), y
 
-    @cached_property
+    @property
     def _all(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Made once; rows that leave meanwhile take it with them."""
+        made = self._made
+        if self.snapshot.expired:
+            vars(self).pop("_made", None)
+            raise StateError("this training set has expired: hot rows of it left; take a new one")
+        return made
+
+    @cached_property
+    def _made(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
         parts = list(self.batches())
         if not parts:
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
