@@ -34,7 +34,7 @@ from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within
 from pyramidion.learn.fitting import Failed, Trainer
 from pyramidion.learn.jobs import fit, losses, tested
 from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked, quiet
-from pyramidion.learn.recipes import estimator_of, packages_of, recipe_of
+from pyramidion.learn.recipes import packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Observations
@@ -74,7 +74,7 @@ class Training:
         self._learned: weakref.WeakSet[Fitted] = weakref.WeakSet()
         """All that was learned and that somebody still holds."""
         self._damaged: set[str] = set()
-        """Models whose recipe cannot be read, or not here."""
+        """Models whose recipe cannot be read."""
         self._models = {
             model.name: model
             for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
@@ -87,7 +87,7 @@ class Training:
         try:
             told = json.loads(recipe)
             workload = Workload.from_dict(self._store.schema, told["workload"])
-            estimator_of(told["estimator"])
+            packages_of(told["estimator"])  # whole; whether its class is there shows when it trains
             return Model(name, told["estimator"], workload)
         except (PyramidionError, ValueError, KeyError, TypeError, AttributeError):
             self._damaged.add(name)  # the store opens, and erases, all the same
@@ -126,8 +126,7 @@ class Training:
         found = self._models.get(name)
         if found is None and name in self._damaged:
             raise StateError(
-                f"the recipe of model {name!r} cannot be read here; pip install "
-                f"'pyramidion[models]', or register it again"
+                f"the recipe of model {name!r} is damaged; register it again, or unregister it"
             )
         if found is None:
             remedy = nearest(name, self._models) if self._models else "register it first"
@@ -154,12 +153,14 @@ class Training:
 
     def unregister(self, name: str) -> None:
         """Forget a model and its recipe."""
-        self.model(name)
+        if name not in self._damaged:
+            self.model(name)
         with self._store.catalogue.transaction():
             self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
+        self._damaged.discard(name)
         with self._learning:
-            gone = self._models.pop(name)
-            if gone.fitted is not None:
+            gone = self._models.pop(name, None)
+            if gone is not None and gone.fitted is not None:
                 gone.fitted.expire()
 
     # --- when they are trained -------------------------------------------------------------

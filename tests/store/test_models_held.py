@@ -141,7 +141,7 @@ def test_a_store_whose_recipe_is_damaged_opens_and_erases(stand: Stand) -> None:
     store.register("number", SGDRegressor())
     store._lifecycle.catalogue.run("UPDATE models SET recipe = '{}'")
     store = stand.reopen()
-    with pytest.raises(StateError, match=r"recipe of model 'number' cannot be read .* register it"):
+    with pytest.raises(StateError, match=r"recipe of model 'number' is damaged; register it"):
         store.predict("number", marked(1))
     stepped(stand, store)
     assert store.register("number", SGDRegressor()).available
