@@ -85,6 +85,17 @@ class Serving:
         if self.current is not None:
             self._snapshots.add(self.current)
 
+    @property
+    def lacking(self) -> bool:
+        """Whether the snapshot could not be made when the tables changed."""
+        store = self._store
+        return self.current is None and store.complete is not None and store.published
+
+    def mend(self) -> None:
+        """Make the snapshot that is lacking; by who moves windows, or it could be an old one."""
+        if self.lacking:
+            self._renew("")
+
     def _expire_raw(self) -> None:
         for raw in list(self._raw):
             raw.expire("hot rows that it was made of leave")
@@ -101,8 +112,6 @@ class Serving:
 
     def snapshot(self) -> Snapshot:
         """The complete tables."""
-        if self.current is None and self._store.complete is not None:
-            self._renew("")  # it failed when the tables changed
         if self.current is None:
             raise StateError(
                 "no window is sealed, so there is nothing to featurize with yet (or any more); "

@@ -252,6 +252,7 @@ class Pyramid:
         """In the keeper."""
         self._training.trained.clear()
         done = self._schedule.advance(now)
+        self._serving.mend()
         self._training.catch_up(now)
         done.trained = sorted(set(self._training.trained))
         return done
@@ -259,7 +260,7 @@ class Pyramid:
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         try:
-            due = self._schedule.is_due(now) or self._training.due
+            due = self._schedule.is_due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
                 self._threads.keep(lambda: self._advanced(now))
         except RuntimeError:

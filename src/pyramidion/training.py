@@ -33,7 +33,7 @@ from pyramidion.errors import PyramidionError, SchemaError, StateError
 from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within
 from pyramidion.learn.fitting import Failed, Trainer
 from pyramidion.learn.jobs import fit, losses, tested
-from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked, quiet
+from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked
 from pyramidion.learn.recipes import packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
@@ -210,8 +210,9 @@ class Training:
     def _leaving(self, leaving: Leaving) -> None:
         """Rows leave or windows retire: train on what stays, and let go of the old models."""
         old, why = dict(self._models), ASLEEP if self.asleep else UNTRAINED
-        new = {
-            name: model.gone(why if model.available else model.why) for name, model in old.items()
+        new = {  # that it failed tells of the rows that it failed on, and goes with them
+            name: model.gone(why if model.available or not model.stale else model.why)
+            for name, model in old.items()
         }
         try:
             if old and not self._resting:
@@ -271,7 +272,7 @@ class Training:
         snapshot, columns = lesson.snapshot, model.columns(lesson.snapshot)
         names = tuple(snapshot.names[column] for column in columns)
         tables = frozenset(",".join(snapshot.parts[column]) for column in columns)
-        fitted = Fitted(quiet(found), names, tables, len(lesson.X), lesson.last, now)
+        fitted = Fitted(found, names, tables, len(lesson.X), lesson.last, now)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 

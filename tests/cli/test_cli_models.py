@@ -256,6 +256,7 @@ def test_every_class_has_a_probability(taught: Shell) -> None:
     output = taught.folder / "late.parquet"
     rows_in = taught.saved(ROWS, "rows.parquet")
     done = taught("predict", "late", rows_in, "--probabilities", "--output", output)
+    assert "computed by a model of hot rows (P1)" in done.err
     assert done.out == f"wrote {output}: 100 rows, 2 columns\n"
     estimator, features = fitted(taught, LogisticRegression(C=0.5))
     told = read(output)
@@ -474,7 +475,7 @@ def test_a_curve_shows_how_far_each_loss_is_above_the_best(
         "\n"
         "smallest hot window within 5 % of the best: 200 rows to learn from\n"
     )
-    assert RAW in done.err
+    assert "measured on hot rows (P1)" in done.err
 
 
 @pytest.mark.parametrize("losses", [[0.5, 0.5], [0.5, 0.0], [0.0, 0.0]])

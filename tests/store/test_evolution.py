@@ -84,7 +84,7 @@ def test_another_algorithm_takes_the_place_of_the_old_one(stand: Stand, store: P
         assert store.predict("mood", some()).tolist() == ["sad", "flat", "glad"]
     store = stand.reopen()
     assert store.predict("mood", some()).tolist() == ["sad", "flat", "glad"]
-    assert store.models["mood"].estimator == "LGBMClassifier(n_estimators=5, verbose=-1)"
+    assert store.models["mood"].estimator == "LGBMClassifier(n_estimators=5)"
 
 
 def test_other_hyperparameters_are_learned_with_and_kept(stand: Stand, store: Pyramid) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli.options import Clock, Commands, Parser, add_quiet, add_store, opened
-from pyramidion.cli.progress import remark
+from pyramidion.cli.progress import remark, warn
 from pyramidion.cli.text import several, table
 from pyramidion.cli.workload import add_workload, json_object, workload_of
 from pyramidion.errors import PyramidionError
@@ -226,7 +226,7 @@ def curve(arguments: argparse.Namespace) -> None:
         f"\nsmallest hot window within {100 * found.within:g} % of the best: "
         f"{several(smallest, 'row')} to learn from"
     )
-    remark(arguments, str(found.guarantee))
+    warn("these losses were measured on hot rows (P1); forget them when the rows leave")
 
 
 def _lines(found: LearningCurve, losses: list[float]) -> Iterator[str]:

@@ -137,6 +137,10 @@ def _write(
     remark(arguments, str(promise))
     if not to_file:
         return
+    if what == "predict":
+        warn(
+            f"{arguments.output} was computed by a model of hot rows (P1); the store cannot erase it"
+        )
     if arguments.json:
         told = {"output": str(arguments.output), "rows": rows, "names": fields.names}
         print(json.dumps(told | {"guarantee": promise.to_dict()}))

@@ -185,14 +185,6 @@ def _chosen(fitted: Fitted, snapshot: Snapshot, rows: Any) -> NDArray[np.float32
     return X[:, [place[name] for name in fitted.names]]
 
 
-def quiet(estimator: Any) -> Any:
-    """The estimator, told to print nothing from now on: what it prints may tell of rows."""
-    loud = [name for name in estimator.get_params() if name.rpartition("__")[2] == "verbose"]
-    for name in loud:
-        estimator.set_params(**{name: -1 if "LGBM" in type(estimator).__name__ else 0})
-    return estimator
-
-
 def checked(name: str, estimator: Any, workload: Workload) -> None:
     """Raise where an estimator cannot learn a workload, whatever the rows are."""
     if workload.classifies and is_regressor(estimator):

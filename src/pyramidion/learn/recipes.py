@@ -21,7 +21,11 @@ from pyramidion.errors import SchemaError
 PACKAGES = ("lightgbm", "pyramidion", "sklearn")
 """Where estimators may come from."""
 
+LOUD = "verbose"
+"""Left out of every recipe: nobody hears a training, and what learns online would be heard."""
+
 OUTLETS = {
+    LOUD,
     "memory",  # scikit-learn's cache of fitted steps
     *("machines", "workers", "nodes", "num_machines", "num_machine"),  # LightGBM over a network
     *("machine_list_filename", "machine_list_file", "machine_list", "mlist"),
@@ -58,7 +62,7 @@ def recipe_of(estimator: object) -> Recipe:
     changed = {
         key: value
         for key, value in given.items()
-        if key not in default or not _same(value, default[key])
+        if key != LOUD and (key not in default or not _same(value, default[key]))
     }
     params = {key: _told(name, key, value) for key, value in changed.items()}
     _refuse_outlets(name, params)
@@ -99,8 +103,8 @@ def _refuse_outlets(owner: str, params: Mapping[str, Any]) -> None:
         name, value = waiting.pop()
         if isinstance(name, str) and name.rpartition("__")[2] in OUTLETS and value is not None:
             raise SchemaError(
-                f"parameter {name!r} of {owner} would let hot rows out to files or other machines, "
-                f"where nothing erases them; leave it out"
+                f"parameter {name!r} of {owner} would let hot rows out to files, other machines or "
+                f"a terminal, where nothing erases them; leave it out"
             )
         if isinstance(value, list):
             waiting += [("", item) for item in value]
