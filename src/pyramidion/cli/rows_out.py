@@ -138,9 +138,8 @@ def _write(
     if not to_file:
         return
     if what == "predict":
-        warn(
-            f"{arguments.output} was computed by a model of hot rows (P1); the store cannot erase it"
-        )
+        made = f"{arguments.output} was computed by a model of hot rows (P1)"
+        warn(f"{made}; the store cannot erase it")
     if arguments.json:
         told = {"output": str(arguments.output), "rows": rows, "names": fields.names}
         print(json.dumps(told | {"guarantee": promise.to_dict()}))
