@@ -98,7 +98,7 @@ class Visits:
 def ways(store: Pyramid, earlier: Snapshot, border: float) -> dict[str, Array]:
     """Features of the hot rows; those from before the border are in a sealed window."""
     training, complete = store.training_set(), store.snapshot()
-    batches = [rows for rows, _ in training.source()]
+    batches = [hot.observations.under(complete.encoder) for hot, _ in training.reduced.features()]
     sealed = sum(rows.times[0] < border * 1e6 for rows in batches)
     alone = [each_alone(complete, rows) for rows in batches[:sealed]]
     before = [np.asarray(earlier.array(rows)) for rows in batches[:sealed]]

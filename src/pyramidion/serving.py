@@ -7,24 +7,19 @@ expire: snapshots when a window in them must be forgotten, everything raw when h
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from pyramidion import records
-from pyramidion.batches import Batch
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import StateError, StorageError
+from pyramidion.errors import StateError
 from pyramidion.guarantee import Guarantee
+from pyramidion.learn.reduced import Counted, HotBatch, Reduced, Wanted
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.observations import Door, Observations
-from pyramidion.storage.hot import Parts, Step
-
-Wanted = Callable[[int], bool]
-"""Which batches of hot rows, by their number."""
+from pyramidion.observations import Door
+from pyramidion.storage.hot import Step
 
 
 class Perishable(Protocol):
@@ -32,15 +27,6 @@ class Perishable(Protocol):
 
     def expire(self, why: str) -> None:
         """Answer no more."""
-
-
-class HotBatch(NamedTuple):
-    """A batch of hot rows, as the door gives them, and the windows they went to."""
-
-    number: int
-    observations: Observations
-    batch: Batch
-    parts: Parts
 
 
 def guarantee(store: Lifecycle) -> Guarantee | None:
@@ -119,30 +105,27 @@ class Serving:
             )
         return self.current
 
-    def without_hot(self, wanted: Wanted = lambda _: True) -> Snapshot:
-        """The snapshot less the exact counts of hot rows in it: as raw as these (P1)."""
+    def reduced(self, wanted: Wanted = lambda _: True) -> Reduced:
+        """The snapshot less hot rows in it, for featurizing them: as raw as these (P1)."""
         store = self._store
         with store.moves:
             now = self.snapshot()
             if not now.holds(store.complete):  # a seal whose erasure is not finished
                 raise StateError("the complete tables are changing; call advance() and try again")
-            raw = now.without_all(self._hot_in(now, wanted), threads=self._threads)
+
+            def read(some: Wanted) -> Iterator[HotBatch]:
+                return self.hot_rows(lambda number: wanted(number) and some(number))
+
+            raw = Reduced(now, self._counted(wanted), read, threads=self._threads)
             self.perishes(raw)
             return raw
 
-    def _hot_in(
-        self, snapshot: Snapshot, wanted: Wanted
-    ) -> Iterator[tuple[Observations, Collection[str]]]:
-        catalogue = self._store.catalogue
+    def _counted(self, wanted: Wanted) -> Counted:
+        catalogue, hot = self._store.catalogue, self._store.hot.stored(wanted)
         sealed = catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
         tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
-        for hot in self.hot_rows(wanted):
-            start = 0
-            for window, rows in hot.parts:
-                if window in tables:
-                    taken = hot.observations.take(np.arange(start, start + rows))
-                    yield taken.under(snapshot.encoder), tables[window]
-                start += rows
+        hidden = sum(rows for batch in hot for window, rows in batch.parts if window in tables)
+        return Counted({batch.number: batch.receipt.accepted for batch in hot}, tables, hidden)
 
     def _tables_of(self, window: int) -> set[str]:
         """The tables that a window counts: it paid for them."""
@@ -157,19 +140,7 @@ class Serving:
 
     def training_set(self, workload: Workload) -> TrainingSet:
         """Hot rows as features and labels: P1, gone when the rows go."""
-        store, raw = self._store, self.without_hot()
-
-        def source() -> Iterator[tuple[Observations, Batch]]:
-            try:
-                for hot in self.hot_rows():
-                    yield hot.observations.under(raw.encoder), hot.batch
-            except StorageError:
-                if not raw.expired:
-                    raise
-                gone = "hot rows of this training set have left; take a new one"
-                raise StateError(gone) from None
-
-        made = TrainingSet(raw, source, store.schema, workload)
+        made = TrainingSet(self.reduced(), self._store.schema, workload)
         self.perishes(made)
         return made
 

@@ -277,21 +277,21 @@ class Training:
         return replace(model, fitted=fitted, why="", stale=False)
 
     def _lesson(self, models: Iterable[Model], leaving: Collection[Step]) -> Lesson:
-        """The hot rows that stay, by the complete tables less exactly these."""
+        """The hot rows that stay, by the complete tables less these."""
         with self._store.arrivals:  # or one that is acknowledged may not be among the rows yet
             last = self._store.last_batch()
         workloads = {_key(model.workload): model.workload for model in models}
         staying = self._serving.staying(leaving, last)
-        if not any(self._store.hot.numbers(staying)):
+        if not self._store.hot.stored(staying):
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
-        raw, schema = self._serving.without_hot(staying), self._store.schema
+        raw, schema = self._serving.reduced(staying), self._store.schema
         X, y = [], dict[str, list[NDArray[Any]]]()
-        for hot in self._serving.hot_rows(staying):
-            X.append(np.asarray(raw.array(hot.observations.under(raw.encoder))))
+        for hot, features in raw.features():
+            X.append(features)
             for key, workload in workloads.items():
                 y.setdefault(key, []).append(workload.y(schema, hot.observations, hot.batch))
         labels = {key: np.concatenate(parts) for key, parts in y.items()}
-        return Lesson(np.concatenate(X), labels, raw, last)
+        return Lesson(np.concatenate(X), labels, raw.base, last)
 
     def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
         """Let models serve; where rows leave, nothing else that was learned is left.
@@ -399,7 +399,7 @@ class Training:
             loss=kind,
             tested=tested(len(lesson.X)),
             within=within,
-            guarantee=lesson.snapshot.guarantee,
+            guarantee=lesson.snapshot.guarantee.raw(),
         )
         self._serving.perishes(curve)
         return curve

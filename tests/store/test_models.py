@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, StateError
+from pyramidion.learn import reduced as reduced_tables
 from tests.store.archive import Archive, watched
 from tests.store.stores import DAY, START, Stand, cells, exact, observed
 from tests.store.teaching import (
@@ -65,13 +66,14 @@ def test_at_a_step_only_rows_that_stay_are_sent_by_tables_less_exactly_these(
     store.register("parrot", Parrot())
     assert days_of(fitted(store, "parrot").y_) == [8, 9, 10, 11]
     reduced: list[Any] = []
-    without = store._serving.without_hot
+    without = store._serving.reduced
 
     def spy(*given: Any) -> Any:
-        reduced.append(without(*given))
-        return reduced[-1]
+        reduced.append(without(*given)._all)
+        return without(*given)
 
-    monkeypatch.setattr(store._serving, "without_hot", spy)
+    monkeypatch.setattr(reduced_tables, "LARGEST", 1)  # all of them at once
+    monkeypatch.setattr(store._serving, "reduced", spy)
     stepped(stand, store)  # day 8 leaves, and stays counted
     parrot = fitted(store, "parrot")
     assert parrot.y_.tolist() == [y for d in (9, 10, 11) for y in marked(d)["y"].to_pylist()]

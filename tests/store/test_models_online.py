@@ -208,7 +208,7 @@ def test_a_batch_that_comes_while_the_rows_are_read_is_learned_once(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]], when: str
 ) -> None:
     serving = store._serving
-    name = "without_hot" if when == "before the rows are read" else "staying"
+    name = "reduced" if when == "before the rows are read" else "staying"
     real = getattr(serving, name)
 
     def arriving(*given: Any) -> Any:

@@ -182,7 +182,7 @@ def test_one_model_that_cannot_catch_up_does_not_keep_the_others(
     real, broken = store._lifecycle.hot.batches, FormatError("a damaged segment")
 
     def batches(wanted: Callable[..., bool]) -> Any:
-        if not wanted(1, []) and list(store._lifecycle.hot.numbers(lambda n: wanted(n, []))):
+        if not wanted(1, []) and store._lifecycle.hot.stored(lambda n: wanted(n, [])):
             raise broken
         return real(wanted)
 

@@ -128,7 +128,7 @@ VERBS: dict[type, dict[str, str]] = {
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,
-        **dict.fromkeys(("names", "guarantee"), PUBLIC),
+        **dict.fromkeys(("names", "guarantee", "rows"), PUBLIC),
     },
     ledger.Ledger: dict.fromkeys(("open", "spend", "forfeit", "left", "spent", "report"), PUBLIC),
 }

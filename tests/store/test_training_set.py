@@ -6,14 +6,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramidion import Categorical, Label, Schema, SchemaError, StateError
+from pyramidion import Categorical, Label, Schema, SchemaError, StateError, TrainingSet
+from pyramidion.counts.arena import Arena
+from pyramidion.learn import reduced
 from tests.store.stores import DAY, SCHEMA, START, Stand, cells, exact, observed, rows, same
+
+
+def off(training: TrainingSet) -> Arena:
+    """The tables less all hot rows at once."""
+    found = training.reduced._all
+    assert found is not None
+    return found._arena
 
 
 def rolled(stand: Stand, **settings: object) -> tuple[object, list[pa.Table]]:
     """A store whose hot rows lie in a sealed window and in the populating one."""
     store = stand.create(hot_window="6d", **settings)
-    old = rows(40, START, seed=1)
+    old = rows(160, START, seed=1)
     observed(store, old)
     now = stand.clock.pass_(9 * DAY)
     sealed = rows(30, now, seed=2)
@@ -28,13 +37,13 @@ def rolled(stand: Stand, **settings: object) -> tuple[object, list[pa.Table]]:
 
 def test_the_tables_of_a_training_set_hold_no_hot_row(stand: Stand) -> None:
     store, (old, _, _) = rolled(stand, epsilon=float("inf"))
-    raw = store.training_set().snapshot._arena
+    raw = off(store.training_set())
     assert same(cells(raw), exact(store, raw, [old]))
 
 
 def test_under_noise_exactly_the_hot_rows_are_taken_off(stand: Stand) -> None:
     store, (_, sealed, _) = rolled(stand)
-    complete, raw = store._lifecycle.complete, store.training_set().snapshot._arena
+    complete, raw = store._lifecycle.complete, off(store.training_set())
     gone = exact(store, complete, [sealed])
     left = cells(raw)
     for name, found in cells(complete).items():
@@ -48,7 +57,7 @@ def test_it_has_every_hot_row_once_in_order_with_its_label(stand: Stand) -> None
     hot = pa.concat_tables([sealed, fresh])
     assert X.shape == (50, len(training.names))
     assert y.tolist() == hot["y"].to_pylist()
-    assert np.array_equal(X, training.snapshot.array(hot.select(["a", "b"])))
+    assert np.array_equal(X, training.reduced._all.array(hot.select(["a", "b"])))
     parts = list(training.batches())
     assert [len(part) for part, _ in parts] == [30, 20]
     assert np.array_equal(np.concatenate([part for part, _ in parts]), X)
@@ -69,11 +78,14 @@ def test_rows_of_the_populating_window_are_not_taken_off(stand: Stand) -> None:
     stand.clock.pass_(11 * DAY)
     store.advance()
     observed(store, rows(20, stand.clock.now, seed=3))
-    raw = store.training_set().snapshot._arena
+    raw = off(store.training_set())
     assert same(cells(raw), cells(store._lifecycle.complete))
 
 
-def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(stand: Stand) -> None:
+def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduced, "LARGEST", 1)
     plain = Schema(time="t", label=SCHEMA.label, features=SCHEMA.features)
     store = stand.create(plain, epsilon=float("inf"), hot_window="20d", retention="90d")
     first = rows(30, stand.clock.pass_(8 * DAY), seed=1)
@@ -86,7 +98,7 @@ def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(stand
     complete = store._lifecycle.complete
     assert {t.name: t.windows for t in complete.layout.tables}["a,b"] == 1
     assert store.status().hot_rows == 50
-    raw = cells(store.training_set().snapshot._arena)
+    raw = cells(off(store.training_set()))
     assert not any(found.any() for found in raw.values())
 
 

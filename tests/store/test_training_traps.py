@@ -119,8 +119,8 @@ def test_rows_left_out_together_by_label_are_each_left_out_alone(
     store = stand.create(traps.SCHEMA, count_window=2_000, hot_window="6d")
     observed(store, visits.at(START, 2_000))
     store.advance()
-    complete, ((rows, _),) = store.snapshot(), store.training_set().source()
-    some = rows.take(np.arange(100))
+    complete, ((hot, _),) = store.snapshot(), store.training_set().reduced.features()
+    some = hot.observations.under(complete.encoder).take(np.arange(100))
     together = traps.each_alone(complete, some)
     for row in range(100):
         one = some.take(np.array([row]))

@@ -94,6 +94,12 @@ class Snapshot:
         return estimates
 
     @property
+    def rows(self) -> int:
+        """How many observations the tables count."""
+        self._fresh()
+        return self._arena.rows
+
+    @property
     def encoder(self) -> Encoder:
         """Makes the keys of these tables."""
         return self._door.encoder

@@ -1,18 +1,11 @@
 """Hot rows as a training set: features, labels, and no row that meets its own label.
 
-Hot rows that are already in sealed windows are in the complete tables, each with its own
-label. So training rows are featurized with the **complete tables less the exact counts of
-all hot rows in them**. Two other ways are traps: leaving out each row alone tells its label by
-the one count that is missing, and counts of an earlier window have other noise than those
-that are served.
-
-The reduced tables are as raw as the rows (P1): they live in memory, and expire when a row
-that was taken off leaves the hot window.
+How the tables are kept from telling a row its label is in `pyramidion.learn.reduced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,16 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import Batch
-from pyramidion.counts.snapshot import Features, Snapshot
+from pyramidion.counts.snapshot import Features
 from pyramidion.errors import StateError
 from pyramidion.guarantee import Guarantee
+from pyramidion.learn.reduced import Reduced
 from pyramidion.learn.workload import Workload
-from pyramidion.observations import Observations
 from pyramidion.schema import Label, Schema
-
-Source = Callable[[], Iterator[tuple[Observations, Batch]]]
-"""Goes through the hot rows, batch by batch; each call begins anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +29,7 @@ class TrainingSet:
     ``batches`` gives them piece by piece, for hot windows larger than memory.
     """
 
-    snapshot: Snapshot = field(repr=False)
-    source: Source = field(repr=False)
+    reduced: Reduced = field(repr=False)
     schema: Schema = field(repr=False)
     workload: Workload
 
@@ -52,38 +40,37 @@ class TrainingSet:
 
     def expire(self, why: str) -> None:
         """Drop features and labels: rows of them must be forgotten."""
-        self.snapshot.expire(why)
+        self.reduced.expire(why)
         vars(self).pop("_made", None)
 
     @cached_property
     def _columns(self) -> list[int]:
-        used = enumerate(self.snapshot.parts)
+        used = enumerate(self.reduced.base.parts)
         return [column for column, parts in used if self.workload.uses(parts)]
 
     @property
     def names(self) -> list[str]:
         """The names of the columns of X."""
-        names = self.snapshot.names
+        names = self.reduced.base.names
         return [names[column] for column in self._columns]
 
     @property
     def guarantee(self) -> Guarantee:
         """P1: raw rows are in it."""
-        return self.snapshot.guarantee
+        return self.reduced.guarantee
 
     def batches(self) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         """X and y of one batch of hot rows after the other, in the order they came."""
-        for observations, batch in self.source():
-            X = self.snapshot.array(observations)
+        for hot, X in self.reduced.features():
             some = X if len(self._columns) == X.shape[1] else X[:, self._columns]
-            y = self.workload.y(self.schema, observations, batch)
-            yield Features.of(np.asarray(some), self.guarantee), y
+            y = self.workload.y(self.schema, hot.observations, hot.batch)
+            yield Features.of(some, self.guarantee), y
 
     @property
     def _all(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Made once; rows that leave meanwhile take it with them."""
         made = self._made
-        if self.snapshot.expired:
+        if self.reduced.expired:
             vars(self).pop("_made", None)
             raise StateError("this training set has expired: hot rows of it left; take a new one")
         return made

@@ -231,9 +231,10 @@ class HotWindow:
                 if wanted(batch.number, batch.parts):
                     yield batch.number, self._read(step, batch), batch.parts
 
-    def numbers(self, wanted: Callable[[int], bool]) -> Iterator[int]:
-        """The numbers of some batches."""
-        return (b.number for step in list(self.steps) for b in step.batches if wanted(b.number))
+    def stored(self, wanted: Callable[[int], bool]) -> list[Stored]:
+        """What is known of some batches, by number."""
+        known = (batch for step in list(self.steps) for batch in list(step.batches))
+        return [batch for batch in known if wanted(batch.number)]
 
     def _read(self, step: Step, batch: Stored) -> pa.Table:
         data = self._segments.read(
