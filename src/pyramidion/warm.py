@@ -11,6 +11,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 
+from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
@@ -78,6 +79,7 @@ def warm() -> None:
         fresh = Counting(plain, settings)
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
+    clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
     demo        a year of flights, and plots
+    evaluate    the paper's figures, and a report
     progress    bars, remarks, and a stop that loses nothing
 """
 

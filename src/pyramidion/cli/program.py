@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pyramidion import __version__
-from pyramidion.cli import demo, models, rows_in, rows_out, schema, status, store
+from pyramidion.cli import demo, evaluate, models, rows_in, rows_out, schema, status, store
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
 
@@ -69,4 +69,5 @@ def _parser() -> argparse.ArgumentParser:
     store.add_tables(commands)
     store.add_copies(commands)
     demo.add(commands)
+    evaluate.add(commands)
     return parser

@@ -1,0 +1,338 @@
+"""``evaluate``: the paper's figures, measured with this software, and a report of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_json,
+    add_quiet,
+    folder,
+    ours_to_interrupt,
+)
+from pyramidion.cli.progress import remark
+from pyramidion.cli.text import several, table
+from pyramidion.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyramidion.evaluate.datasets import DataSet
+    from pyramidion.evaluate.kept import Kept, Measured
+    from pyramidion.evaluate.points import Figure, Job
+
+ALL = "all"
+SEEDS, QUICK_SEEDS = 5, 2
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}"
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    evaluating = commands.add_parser(
+        "evaluate",
+        help="measure the paper's figures, and write a report",
+        description="Measure the paper's figures with this software, and write a report: one HTML "
+        "page, the same in Markdown, plots, and all numbers as Parquet. Nothing is downloaded: "
+        "real data is found below a directory, and clicks are generated. What was measured is "
+        "kept after every step, so a run that was stopped goes on where it was, and a figure "
+        "that is there is not measured again.",
+    )
+    evaluating.add_argument(
+        "name",
+        metavar="NAME",
+        help="q1 (less data), q2 and noise (protection), sketches and bias, windows, retraining, "
+        "tuning, or all",
+    )
+    evaluating.add_argument(
+        "--data", metavar="DIR", type=folder, help="where real data is (default: generated only)"
+    )
+    evaluating.add_argument(
+        "--on",
+        metavar="DATASET",
+        action="append",
+        help="only this data set; may be given several times",
+    )
+    evaluating.add_argument(
+        "--output",
+        metavar="DIR",
+        type=folder,
+        default=Path("pyramidion-evaluation"),
+        help="where the report goes (default: %(default)s)",
+    )
+    evaluating.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer rows, places and seeds: a first look, in the directory 'quick' of the report's",
+    )
+    evaluating.add_argument(
+        "--seeds",
+        metavar="N",
+        type=_positive,
+        help=f"how often noise is drawn (default: {SEEDS}, or {QUICK_SEEDS} with --quick); "
+        "what further seeds measured before is dropped",
+    )
+    evaluating.add_argument(
+        "--again", action="store_true", help="forget what was measured, and measure again"
+    )
+    add_quiet(evaluating)
+    add_json(evaluating)
+    evaluating.set_defaults(run=evaluate)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("give a whole number from 1 up")
+    return int(text)
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Measure what is asked for, one figure after the other, and write the report after each."""
+    from pyramidion.evaluate import check_installed
+
+    check_installed()
+    from pyramidion.evaluate import experiments
+
+    began = time.perf_counter()
+    chosen = _chosen(arguments.name, experiments.EXPERIMENTS)
+    if arguments.data is not None and not arguments.data.is_dir():
+        raise SchemaError(f"{arguments.data} is no directory; give one with --data")
+    found = _found(arguments, experiments)
+    output = arguments.output / "quick" if arguments.quick else arguments.output
+    output.mkdir(parents=True, exist_ok=True)
+    ours_to_interrupt()
+    done: list[Measured] = []
+    with _terminable():
+        for figure, jobs in _planned(arguments, chosen, found):
+            done.append(_measured(arguments, figure, jobs, output, done))
+            _reported(output, done[-1], list(experiments.EXPERIMENTS))
+            if not arguments.json:
+                print(_summed_up(done[-1]))
+    if arguments.json:
+        print(json.dumps(_plain(done, output)))
+    else:
+        print(f"report: {output / 'report.html'} and {output / 'report.md'}")
+        print(f"plots and numbers: {output}/*.png and {output / 'results'}/*.parquet")
+    remark(arguments, f"that took {time.perf_counter() - began:.0f} s")
+
+
+# --- what is asked for -------------------------------------------------------------------------
+
+
+def _chosen(name: str, known: Mapping[str, Any]) -> list[Any]:
+    if name == ALL:
+        return list(known.values())
+    if name not in known:
+        names = ", ".join(known)
+        raise SchemaError(f"there is no experiment {name!r}; choose one of {names}, or {ALL}")
+    return [known[name]]
+
+
+def _found(arguments: argparse.Namespace, experiments: Any) -> list[DataSet]:
+    """The data sets there are, of those asked for."""
+    found: list[DataSet] = experiments.data_sets(
+        arguments.data, quick=arguments.quick, on=arguments.on
+    )
+    names = [data.name for data in found]
+    twice = sorted(name for name in set(names) if names.count(name) > 1)
+    if twice:  # the results of one would take the place of the other's
+        raise SchemaError(
+            f"{arguments.data} has two data sets {twice[0]!r}; give the directory of one as --data"
+        )
+    missing = sorted(set(arguments.on or ()) - set(names))
+    if missing:
+        there = experiments.data_sets(arguments.data, quick=arguments.quick, on=None)
+        raise SchemaError(
+            f"there is no data set {missing[0]!r} here; choose one of "
+            f"{', '.join(data.name for data in there)}, or give the directory of others as --data"
+        )
+    return found
+
+
+def _planned(
+    arguments: argparse.Namespace, chosen: Sequence[Any], found: Sequence[DataSet]
+) -> Iterator[tuple[Figure, Sequence[Job]]]:
+    """Figures and their jobs, each planned when the ones before are done."""
+    seeds, some = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS), False
+    for experiment in chosen:
+        for data in found:
+            planned = experiment.plan(data, quick=arguments.quick, seeds=seeds)
+            if planned is not None:
+                some = True
+                yield planned
+    if not some:
+        raise SchemaError(
+            f"{arguments.name} concerns none of the data sets {', '.join(d.name for d in found)}; "
+            f"give the directory of others as --data"
+        )
+
+
+def _command(arguments: argparse.Namespace, figure: Figure) -> str:
+    """The command that asks for one figure alone."""
+    words = ["pyramidion", "evaluate", figure.name, "--on", figure.data]
+    words += ["--data", str(arguments.data)] if arguments.data is not None else []
+    words += ["--quick"] if arguments.quick else []
+    words += ["--seeds", str(arguments.seeds)] if arguments.seeds else []
+    words += ["--output", str(arguments.output)]
+    return shlex.join(words)
+
+
+# --- measuring ---------------------------------------------------------------------------------
+
+
+def _measured(
+    arguments: argparse.Namespace,
+    figure: Figure,
+    jobs: Sequence[Job],
+    output: Path,
+    done: Sequence[Measured],
+) -> Measured:
+    """Do the jobs that are left of a figure; Ctrl-C keeps those that are done.
+
+    Jobs are shared with other figures; where all is to be measured again, with those of this run.
+    """
+    from pyramidion.evaluate import kept, running
+
+    command = _command(arguments, figure)
+    plan = kept.Plan(figure, [job.key for job in jobs], command)
+    there = [
+        found.figure.slug for found in (done if arguments.again else kept.all_measured(output))
+    ]
+    lenders = [kept.place(output, slug) for slug in there if slug != figure.slug]
+    run = kept.here(time.time(), command)
+    results = kept.Kept(output, plan, run, again=arguments.again, lenders=lenders)
+    left = running.waiting(jobs, results)
+    if len(left) < len(jobs):
+        told = f"{len(jobs) - len(left)} of {several(len(jobs), 'job')} were done before"
+        remark(arguments, f"{figure.slug}: {told}")
+    try:
+        with _bar(arguments, figure.slug, sum(job.cost for job in left)) as progress:
+            running.run(jobs, results, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_stopped(jobs, results)) from None
+    results.keep_only(plan.jobs)
+    return kept.measured(results.path)
+
+
+def _stopped(jobs: Sequence[Job], results: Kept) -> str:
+    done = sum(results.get(job) is not None for job in jobs)
+    return (
+        f"stopped with {done} of {several(len(jobs), 'job')} of {results.plan.figure.slug} done; "
+        f"what is done is kept, the same command without --again goes on"
+    )
+
+
+def _bar(arguments: argparse.Namespace, what: str, total: float) -> Any:
+    """A progress bar over guessed seconds: what is left is told from how long the others took."""
+    from tqdm import tqdm
+
+    return tqdm(
+        total=total,
+        desc=what,
+        bar_format=BAR,
+        smoothing=0,
+        file=sys.stderr,
+        disable=not total or arguments.json or arguments.quiet or not sys.stderr.isatty(),
+    )
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Being terminated counts as Ctrl-C, so that a job can remove its store."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _reported(output: Path, latest: Measured, order: Sequence[str]) -> None:
+    """Draw a figure, and report all of a folder, also those of earlier runs."""
+    from pyramidion.evaluate import kept, plots, report
+
+    plots.draw(latest.figure, latest.points, output)
+    found = kept.all_measured(output)
+    ranks = {name: rank for rank, name in enumerate(order)}
+    found.sort(key=lambda measured: ranks.get(measured.figure.name, len(ranks)))
+    for measured in found:
+        if not (output / f"{measured.figure.slug}.png").exists():
+            plots.draw(measured.figure, measured.points, output)
+    report.write(output, found)
+
+
+# --- what is printed ---------------------------------------------------------------------------
+
+
+def _summed_up(measured: Measured) -> str:
+    """A figure as a table: each mean, with the paper's number and the target where they stand."""
+    from pyramidion.evaluate.axes import number
+    from pyramidion.evaluate.beside import compared
+    from pyramidion.evaluate.report import shown
+    from pyramidion.evaluate.running import means
+
+    figure = measured.figure
+    beside = {(b.series, b.ours.x): b for b in compared(figure, measured.points) if b.ours}
+    rows = []
+    for series, line in means(measured.points, figure.shows).items():
+        for mean in line:
+            known = beside.get((series, mean.x))
+            told = [known.paper, known.target] if known else [None, None]
+            cells = ["" if value is None else number(value) for value in told]
+            verdict = known.verdict if known else ""
+            rows.append([series, number(mean.x), shown(mean.mean), *cells, verdict])
+    head = ["series", figure.x_label, figure.shows, "paper", "target", ""]
+    return f"\n{figure.title}\n{table(head, rows)}\n"
+
+
+def _plain(done: Sequence[Measured], output: Path) -> dict[str, Any]:
+    """Everything as JSON has it: what is no number there, as ∞, is None."""
+    told = {
+        "figures": [_plain_figure(measured, output) for measured in done],
+        "report": str(output / "report.html"),
+        "markdown": str(output / "report.md"),
+    }
+    plain: dict[str, Any] = _finite(told)
+    return plain
+
+
+def _plain_figure(measured: Measured, output: Path) -> dict[str, Any]:
+    from pyramidion.evaluate import kept
+    from pyramidion.evaluate.beside import compared
+    from pyramidion.evaluate.running import means
+
+    figure = measured.figure
+    lines = means(measured.points, figure.shows)
+    beside = compared(figure, measured.points)
+    return {
+        "name": figure.name,
+        "data": figure.data,
+        "title": figure.title,
+        "shows": figure.shows,
+        "series": {series: [asdict(mean) for mean in line] for series, line in lines.items()},
+        "beside": [asdict(found) | {"verdict": found.verdict} for found in beside],
+        "command": measured.plan.command,
+        "plot": str(output / f"{figure.slug}.png"),
+        "results": str(kept.place(output, figure.slug)),
+    }
+
+
+def _finite(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {name: _finite(value) for name, value in told.items()}
+    if isinstance(told, list):
+        return [_finite(value) for value in told]
+    return None if isinstance(told, float) and not math.isfinite(told) else told

@@ -1,0 +1,33 @@
+"""The paper's questions, asked of this software: loss against hot data, noise, sketches, windows.
+
+datasets        what a data set is: rows in time's order, split into past and future
+movielens, criteo, open_bandit, flights     loaders of real data; nothing is downloaded
+clicks          a generator whose best possible loss is known
+raw_models      baselines, trained on raw rows
+count_models    the models that stores train on counts
+stores          a store of the past, and what its models lose on the future
+experiments     one module for each figure
+points, running what is measured, job by job
+kept            results on disk, so that one figure can be made again alone
+paper, beside   the paper's numbers and our targets, and whether they are met
+plots, axes     pictures
+report          one HTML page, and Markdown
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from pyramidion.errors import SchemaError
+
+NEEDED = ("lightgbm", "matplotlib", "vowpalwabbit")
+
+
+def check_installed() -> None:
+    """Raise if a package that only the evaluation needs is not there."""
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if missing:
+        raise SchemaError(
+            f"the evaluation needs {' and '.join(missing)}, not installed here; "
+            f"pip install 'pyramidion[evaluate]'"
+        )

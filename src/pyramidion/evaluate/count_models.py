@@ -1,0 +1,149 @@
+"""Models on counts, and how a store counts each data set.
+
+Parameters were chosen as those of the baselines are: by what is lost on the last eighth of the
+past (``pyramidion evaluate tuning``). So were the shares of the budget: tables whose
+counts are large get little of it. That is public knowledge here, not read off rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.learn.scaling import FlooredScaler
+from pyramidion.schema import Schema
+
+LOGISTIC, NETWORK = "logistic regression", "neural network"
+TREES, VOWPAL = "boosted trees", "Vowpal Wabbit"
+
+
+@dataclass(frozen=True)
+class CountModel:
+    """An estimator to be trained on counts."""
+
+    name: str
+    make: Callable[[int, int], Any]
+    """From how many columns there are and a seed; all columns grow with the chance of the label."""
+    parameters: Mapping[str, Any]
+
+
+def logistic(C: float = 0.02, *, scaled: bool = True) -> CountModel:
+    """Logistic regression.
+
+    Log-odds from counts are in one unit, and a column that tells little moves little. Left
+    unscaled, it is also punished more for being used, which is right where hot rows are few.
+    """
+
+    def make(_: int, __: int) -> Any:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
+        linear = LogisticRegression(C=C, max_iter=1_000)
+        return make_pipeline(FlooredScaler(), linear) if scaled else linear
+
+    return CountModel(LOGISTIC, make, {"C": C, "scaled": scaled})
+
+
+def network(hidden: int = 35, alpha: float = 3.0, learning_rate: float = 0.001) -> CountModel:
+    """A neural network with one hidden layer."""
+
+    def make(_: int, seed: int) -> Any:
+        from sklearn.neural_network import MLPClassifier
+        from sklearn.pipeline import make_pipeline
+
+        net = MLPClassifier(
+            (hidden,),
+            alpha=alpha,
+            learning_rate_init=learning_rate,
+            max_iter=20,
+            random_state=seed,
+        )
+        return make_pipeline(FlooredScaler(), net)
+
+    told = {"hidden": hidden, "alpha": alpha, "learning_rate": learning_rate}
+    return CountModel(NETWORK, make, told)
+
+
+def trees(**parameters: Any) -> CountModel:
+    """Boosted trees that know: who clicked more before does not click less now."""
+    usual = {
+        "n_estimators": 100,
+        "num_leaves": 8,
+        "learning_rate": 0.05,
+        "min_child_samples": 50,
+        "reg_lambda": 10.0,
+        "subsample": 0.5,
+        "subsample_freq": 1,
+        "colsample_bytree": 0.5,
+    }
+    chosen = usual | parameters
+
+    def make(columns: int, seed: int) -> Any:
+        from lightgbm import LGBMClassifier
+
+        monotone = [1] * columns
+        return LGBMClassifier(
+            **chosen, monotone_constraints=monotone, random_state=seed, n_jobs=2, verbose=-1
+        )
+
+    return CountModel(TREES, make, chosen)
+
+
+def vowpal(passes: int = 10, learning_rate: float = 0.05) -> CountModel:
+    """Vowpal Wabbit's linear model."""
+
+    def make(_: int, seed: int) -> Any:
+        from pyramidion.learn.vowpal import VowpalClassifier
+
+        return VowpalClassifier(passes=passes, learning_rate=learning_rate, random_state=seed)
+
+    return CountModel(VOWPAL, make, {"passes": passes, "learning_rate": learning_rate})
+
+
+def kind(name: str) -> str:
+    """The data set that one is like: rare clicks are clicks."""
+    return name.removesuffix("-rare")
+
+
+MODELS: dict[str, Sequence[CountModel]] = {
+    "movielens": (
+        logistic(0.01, scaled=False),
+        network(),
+        trees(),
+        vowpal(passes=3, learning_rate=0.02),
+    ),
+    "criteo": (logistic(0.003), network(), trees(), vowpal(passes=3, learning_rate=0.02)),
+    "clicks": (
+        logistic(0.03),
+        network(alpha=1.0),
+        trees(n_estimators=600, colsample_bytree=0.2),
+        vowpal(),
+    ),
+}
+"""By kind of data set, what was chosen for it."""
+
+
+def models(data: DataSet) -> Sequence[CountModel]:
+    """The models on counts of a data set."""
+    return MODELS.get(kind(data.name), (logistic(), network(), trees(), vowpal()))
+
+
+FEW = 64
+"""Values of a feature whose counts are large whatever the data."""
+
+LITTLE = {"movielens": 0.003, "criteo": 0.1, "clicks": 0.1}
+"""What a feature of few values gets of the budget, beside 1 for the others."""
+
+
+def shares(data: DataSet) -> dict[str, float]:
+    """Shares of the budget by hand: little for features of few values."""
+    little = LITTLE.get(kind(data.name), 0.1)
+    return dict.fromkeys(few_valued(data.schema), little)
+
+
+def few_valued(schema: Schema) -> list[str]:
+    """The features of few values, as the schema declares them."""
+    sizes = {f.name: getattr(f, "codes", None) for f in schema.features}
+    return [name for name, codes in sizes.items() if codes is not None and codes <= FEW]

@@ -1,0 +1,112 @@
+"""What an experiment is, and the jobs that experiments are made of: a raw model, or a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyramidion.evaluate.count_models import CountModel
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.points import Figure, Job, Point
+from pyramidion.evaluate.raw_models import BASELINE, RawModel, best_model
+from pyramidion.evaluate.stores import Lesson, Lost, Setup, counted, lesson, lost, tested
+
+LARGE = 5_000_000
+"""Rows from which a store is filled once for several hot windows: it takes minutes."""
+
+
+class Plan(Protocol):
+    """Plans a figure for a data set; None where it does not concern that."""
+
+    def __call__(
+        self, data: DataSet, *, quick: bool, seeds: int
+    ) -> tuple[Figure, list[Job]] | None:
+        """The figure and its jobs."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question, by the name that the command line knows."""
+
+    name: str
+    help: str
+    plan: Plan
+
+
+def lead(data: DataSet) -> str:
+    """The name of the raw model that losses are divided by."""
+    return BASELINE.get(data.name, "logistic regression")
+
+
+def baseline(data: DataSet, x: float) -> Job:
+    """The raw model on all of the past. All figures of a data set share it."""
+    return raw("baseline", data, best_model(data.name, lead(data)), 1.0, x, leads=True)
+
+
+def raw(
+    figure: str, data: DataSet, model: RawModel, share: float, x: float, *, leads: bool = False
+) -> Job:
+    """A raw model, trained on the newest share of the past."""
+    rows = max(1, round(share * data.past))
+    about = {"raw": model.name, "rows": rows, "parameters": dict(model.parameters)}
+
+    def run() -> list[Point]:
+        found = model.losses(data, data.past - rows, data.past, tested(data))
+        detail = {"rows": rows, "baseline": leads, "parameters": dict(model.parameters)}
+        took = found.seconds_to_train
+        return [Point(f"raw: {model.name}", x, loss=found.loss, seconds=took, detail=detail)]
+
+    return Job(figure, data.fingerprint, about, run, cost=1 + rows / 40_000)
+
+
+Series = Callable[[Lost], str]
+
+
+def store(
+    figure: str,
+    data: DataSet,
+    setup: Setup,
+    models: Sequence[CountModel],
+    x: float,
+    *,
+    seed: int = 0,
+    variant: str = "",
+) -> Job:
+    """A store of the past, and every model trained from it."""
+    about = {"store": setup.told(), "models": _told(models), "seed": seed}
+
+    def run() -> list[Point]:
+        with counted(data, setup) as filled:
+            given = lesson(data, filled)
+        return points(data, given, models, x, seed=seed, variant=variant)
+
+    return Job(figure, data.fingerprint, about, run, cost=5 + data.past / 100_000)
+
+
+def points(
+    data: DataSet,
+    given: Lesson,
+    models: Sequence[CountModel],
+    x: float,
+    *,
+    seed: int,
+    variant: str = "",
+) -> list[Point]:
+    """What models lose, trained on one lesson."""
+    named = f", {variant}" if variant else ""
+    return [
+        Point(
+            f"counts: {found.model}{named}",
+            x,
+            loss=found.loss,
+            seed=seed,
+            seconds=found.seconds,
+            detail={"rows": found.rows, "seconds to featurize": given.seconds},
+        )
+        for found in lost(data, given, models, seed)
+    ]
+
+
+def _told(models: Sequence[CountModel]) -> dict[str, dict[str, object]]:
+    return {model.name: dict(model.parameters) for model in models}

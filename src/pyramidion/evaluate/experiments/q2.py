@@ -1,0 +1,100 @@
+"""Q2: what does protection cost? Loss against ε.
+
+``q2`` has the models, ``noise`` the choices: Laplace or Gaussian noise, equal shares of the
+budget or shares by hand, the paper's ratio or estimates that know the noise, and how many
+observations are hidden together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyramidion.evaluate.count_models import models
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, baseline, store
+from pyramidion.evaluate.paper import references
+from pyramidion.evaluate.points import Figure, Job
+from pyramidion.evaluate.stores import Setup
+
+HOT = {"movielens": 0.01, "criteo": 0.1}
+"""The share of the past that is hot: what the paper has, where there are rows enough for it."""
+
+LARGE_HOT = 0.01
+
+EPSILONS = (0.03, 0.1, 0.2, 0.33, 1.0, 3.0, math.inf)
+LARGE_EPSILONS = (0.01, 0.1, 0.2, 1.0, math.inf)
+QUICK_EPSILONS = (0.1, 1.0)
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as above": {},
+    "Gaussian": {"mechanism": "gaussian"},
+    "equal shares": {"shares": "equal"},
+    "ratio": {"knobs": {"estimate": "ratio"}},
+    "k = 10": {"k": 10},
+    "k = 100": {"k": 100},
+}
+"""What is changed in each line of ``noise``."""
+
+
+def hot(data: DataSet) -> float:
+    """The share of the past that is hot while noise is what varies."""
+    return LARGE_HOT if data.rows >= LARGE else HOT.get(data.name, 0.1)
+
+
+def _epsilons(data: DataSet, quick: bool) -> tuple[float, ...]:
+    if quick:
+        return QUICK_EPSILONS
+    return LARGE_EPSILONS if data.rows >= LARGE else EPSILONS
+
+
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
+    """The models against ε."""
+    figure = Figure(
+        name="q2",
+        data=data.name,
+        title=f"Q2: loss against ε, {data.title}",
+        x_label="ε",
+        references=references("q2", data.name),
+        text=f"Counts of the past under Laplace noise that hides one observation (k = 1), models "
+        f"trained on {100 * hot(data):g} % of the past. At ∞ there is no noise.",
+    )
+    repeated = 1 if data.rows >= LARGE else seeds
+    jobs = [
+        store("q2", data, Setup(hot(data), epsilon=epsilon), models(data), epsilon, seed=seed)
+        for epsilon in _epsilons(data, quick)
+        for seed in range(repeated)
+    ]
+    return figure, [baseline(data, math.inf), *jobs]
+
+
+def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
+    """One model against ε, one choice changed in each line."""
+    chosen = models(data)[:1]
+    figure = Figure(
+        name="noise",
+        data=data.name,
+        title=f"Q2: what the choices of noise are worth, {data.title}",
+        x_label="ε",
+        references=references("noise", data.name),
+        text=f"{chosen[0].name.capitalize()} on counts as in q2, with one choice changed in each "
+        f"line. k observations are hidden together by k times the noise.",
+    )
+    repeated = 1 if data.rows >= LARGE else seeds
+    epsilons = QUICK_EPSILONS[-1:] if quick else _fewer(data)
+    jobs = [
+        store("noise", data, setup, chosen, epsilon, seed=seed, variant=variant)
+        for variant, changed in VARIANTS.items()
+        for epsilon in epsilons
+        for setup in [Setup(hot(data), epsilon=epsilon).but(**changed)]
+        for seed in range(repeated)
+    ]
+    return figure, [baseline(data, math.inf), *jobs]
+
+
+def _fewer(data: DataSet) -> tuple[float, ...]:
+    return (0.2, 1.0) if data.rows >= LARGE else (0.1, 0.33, 1.0, 3.0)
+
+
+Q2 = Experiment("q2", "loss against ε, all models", plan)
+NOISE = Experiment("noise", "loss against ε by mechanism, shares, estimates and k", plan_noise)

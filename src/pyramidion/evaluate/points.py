@@ -1,0 +1,89 @@
+"""What is measured: points of a figure, and the jobs that measure them.
+
+A job is one piece of work, a store or a raw model, told by plain parameters. Its points are
+kept under these, so a run that broke off goes on, and one figure can be made again alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement: where on the x axis, which line, what was lost.
+
+    ``loss`` is the log loss (or squared loss) on the future; ``ratio`` is that in units of the
+    baseline's, and what figures show. ``value`` is for figures of something else, as seconds.
+    """
+
+    series: str
+    x: float
+    loss: float = float("nan")
+    ratio: float = float("nan")
+    value: float = float("nan")
+    seed: int = 0
+    seconds: float = 0.0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Whatever else is worth keeping: parameters chosen, rows, ε, mechanism."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work of a figure, told by plain parameters.
+
+    ``cost`` is a guess at its seconds, for the progress bar alone.
+    """
+
+    figure: str
+    data: str
+    """The data set's fingerprint."""
+    about: Mapping[str, Any]
+    run: Callable[[], Sequence[Point]] = field(compare=False, repr=False)
+    cost: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """Names what was measured: other parameters or rows have another key."""
+        told = json.dumps([self.figure, self.data, dict(self.about)], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A number of the paper (or a target of ours) to be drawn beside our lines."""
+
+    series: str
+    ratio: float
+    x: float | None = None
+    """Where on the x axis; None: a line over all of it."""
+    source: str = "paper"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture of the report: how its points are drawn and what they are beside."""
+
+    name: str
+    """As the command line knows it: ``q1``."""
+    data: str
+    """The data set's name."""
+    title: str
+    x_label: str
+    y_label: str = "loss / loss of the raw baseline"
+    log_x: bool = True
+    shows: str = "ratio"
+    """Which field of the points is drawn: ``ratio``, ``loss`` or ``value``."""
+    references: Sequence[Reference] = ()
+    text: str = ""
+    """A plain paragraph: what is shown."""
+
+    @property
+    def slug(self) -> str:
+        """The stem of its files."""
+        return f"{self.name}-{self.data}"

@@ -1,0 +1,207 @@
+"""A store of the past, and what models trained from it lose on the future.
+
+Nothing here counts, adds noise or featurizes: a store does, as anybody would use it. The rows
+of the past are observed in time's order by a clock that goes with them, windows are sealed by
+numbers of rows, and the newest rows are hot. Models are trained on `Pyramid.training_set` and
+asked about future rows with `Pyramid.snapshot`.
+
+The noise of a store cannot be repeated, on purpose. So a seed numbers repetitions here; it
+decides what an estimator draws and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyramidion.counts.snapshot import Snapshot
+from pyramidion.evaluate.count_models import CountModel, shares
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.raw_results import Range, labels, loss
+from pyramidion.schema import Categorical, Schema
+from pyramidion.settings import Settings
+from pyramidion.system import Pyramid
+
+MOST_TESTED = 500_000
+"""Rows of the future that are predicted, at most: more would tell the same more slowly."""
+
+STEPS = 20
+"""Steps of the hot window."""
+
+MANY = 5_000_000
+"""Rows from which sketches are wider."""
+
+FOREVER = "36500d"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a store counts the past."""
+
+    hot: float
+    """The share of the past that is hot."""
+    epsilon: float = math.inf
+    mechanism: Literal["laplace", "gaussian"] = "laplace"
+    k: int = 1
+    windows: int = 1
+    shares: Literal["equal", "by hand"] = "by hand"
+    open: bool = False
+    """Whether features of declared values are counted in sketches, too."""
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """Further settings."""
+
+    def settings(self, data: DataSet, rows: int) -> Settings:
+        """The settings of a store that counts so many rows."""
+        hot = max(1, round(self.hot * rows))
+        weighted = self.shares == "by hand" and not self.open
+        told: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "delta": 1e-9 if self.mechanism == "gaussian" else 0.0,
+            "k": self.k,
+            "count_window": rows // self.windows,
+            "retention": FOREVER,
+            "hot_window": None,
+            "hot_rows": hot,
+            "hot_step_rows": max(1, hot // STEPS),
+            "hot_step": FOREVER,
+            "max_rows_per_window": max(rows // self.windows, self.k),
+            "columns": ("log-odds",),
+            "shares": shares(data) if weighted else None,
+            "rows": 1 if self.mechanism == "laplace" and self.epsilon < math.inf else 5,
+            "buckets": 65_536 if rows < MANY else 1_048_576,
+        }
+        return Settings(**(told | self.knobs))
+
+    def told(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        plain = {f: getattr(self, f) for f in self.__dataclass_fields__}
+        return plain | {"epsilon": str(self.epsilon)}
+
+    def but(self, **changed: Any) -> Setup:
+        """The same with some things changed."""
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a model on counts lost on the future."""
+
+    model: str
+    loss: float
+    seconds: float
+    """To train it, the features being there."""
+    rows: int
+
+
+class Clock:
+    """Goes with the rows."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """The time of the last row that was observed."""
+        return self.now
+
+
+def opened(schema: Schema) -> Schema:
+    """A schema whose categories are all counted in sketches."""
+    features = [Categorical(f.name) if isinstance(f, Categorical) else f for f in schema.features]
+    return replace(schema, features=tuple(features))
+
+
+@contextmanager
+def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
+    """A store that has seen the past, in a directory that is gone afterwards."""
+    rows = data.past - data.past % setup.windows
+    first = data.past - rows
+    settings = setup.settings(data, rows)
+    schema = opened(data.schema) if setup.open else data.schema
+    with tempfile.TemporaryDirectory(prefix="pyramidion-evaluate-") as place:
+        clock = Clock(_time(next(data.read(first, first + 1)), 0))
+        keys = f"file:{place}/key"
+        with Pyramid.create(Path(place) / "store", schema, settings, keys=keys, clock=clock) as p:
+            for batch in pieces(data, first, settings.hot_rows or 1, settings.step_rows or 1):
+                clock.now = _time(batch, -1)
+                p.observe(batch)
+            p.advance()
+            yield p
+
+
+def pieces(data: DataSet, first: int, hot: int, step: int) -> Iterator[pa.RecordBatch]:
+    """The past in batches; towards its end in steps, so that the hot window is full to the row."""
+    border = max(first, data.past - 2 * hot)
+    border += (data.past - border) % step
+    yield from data.read(first, border)
+    waiting: list[pa.RecordBatch] = []
+    for batch in data.read(border, data.past):
+        waiting.append(batch)
+        while sum(map(len, waiting)) >= step:
+            table = pa.Table.from_batches(waiting)
+            yield from table.slice(0, step).combine_chunks().to_batches()
+            waiting = table.slice(step).to_batches()
+
+
+def _time(batch: pa.RecordBatch, row: int) -> float:
+    return float(batch.column("time")[row].as_py())
+
+
+def tested(data: DataSet) -> Range:
+    """The rows of the future that are predicted."""
+    return data.past, min(data.rows, data.past + MOST_TESTED)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is trained on, and what is asked: features and labels of hot and of future rows."""
+
+    X: NDArray[np.float32]
+    y: NDArray[Any]
+    future: NDArray[np.float32]
+    truth: NDArray[np.float64]
+    seconds: float
+    """To make the training set."""
+
+    def newest(self, rows: int) -> Lesson:
+        """The same with the newest hot rows alone."""
+        return replace(self, X=self.X[-rows:], y=self.y[-rows:])
+
+
+def lesson(data: DataSet, store: Pyramid) -> Lesson:
+    """Training set and future of a store."""
+    began = time.perf_counter()
+    training = store.training_set()
+    X, y = np.asarray(training.X), training.y
+    seconds = time.perf_counter() - began
+    future = features(store.snapshot(), data, tested(data))
+    return Lesson(X, y, future, labels(data, tested(data)), seconds)
+
+
+def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float32]:
+    """Features of rows, batch by batch."""
+    parts = [np.asarray(snapshot.array(batch)) for batch in data.read(*rows)]
+    return np.concatenate(parts)
+
+
+def lost(data: DataSet, given: Lesson, models: Sequence[CountModel], seed: int) -> list[Lost]:
+    """What each model loses, trained on a lesson."""
+    found = []
+    for model in models:
+        estimator = model.make(given.X.shape[1], seed)
+        began = time.perf_counter()
+        estimator.fit(given.X, given.y)
+        took = time.perf_counter() - began
+        told = estimator.predict_proba(given.future)[:, 1]
+        measured = loss(data.schema.labels[0], given.truth, told)
+        found.append(Lost(model.name, measured, took, len(given.X)))
+    return found

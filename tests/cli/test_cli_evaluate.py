@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import pyramidion.evaluate
+from pyramidion.cli import evaluate, main, program
+from pyramidion.cli.options import Parser
+from pyramidion.evaluate.points import Figure, Job, Point, Reference
+from tests.cli.shell import Done, Shell
+
+TREES, RAW = "counts: trees", "raw: trees"
+FILES = ["q1-clicks.png", "report.html", "report.md", "results"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """As much of a data set as the command looks at."""
+
+    name: str
+    fingerprint: str = "rows=1"
+
+
+class Experiment:
+    """A figure of one line, of which each place is a job that is written into a log."""
+
+    def __init__(self, name: str, log: Path, only: str | None = None) -> None:
+        self.name = name
+        self.help = name
+        self.log = log
+        self.only = only
+        self.shared: Job | None = None
+
+    def plan(self, data: Data, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+        if self.only not in (None, data.name):
+            return None
+        references = Reference(TREES, 1.04, 1.0), Reference(TREES, 1.02, 1.0, "target")
+        title = f"{self.name} on {data.name}"
+        figure = Figure(self.name, data.name, title, "ε", references=references)
+        places = (1.0,) if quick else (0.1, 1.0, math.inf)
+        jobs = [self._job(data, x, seed) for x in places for seed in range(seeds)]
+        return figure, ([] if self.shared is None else [self.shared]) + jobs
+
+    def _job(self, data: Data, x: float, seed: int) -> Job:
+        about = {"x": x, "seed": seed}
+        return Job(self.name, data.fingerprint, about, lambda: self._work(data, x, seed))
+
+    def _work(self, data: Data, x: float, seed: int) -> list[Point]:
+        with self.log.open("a") as log:
+            log.write(f"{self.name} {data.name} {x} {seed}\n")
+        if os.environ.get("BLOCKS") == str(x):
+            time.sleep(60)
+        if os.environ.get("STOPS") == str(x):
+            raise KeyboardInterrupt
+        return [Point(TREES, x, 0.5, 1.01 + seed / 100, seed=seed), Point(RAW, x, 0.4, 0.9)]
+
+
+def stub(log: Path) -> types.ModuleType:
+    """The experiments' module, made of such figures."""
+    module = types.ModuleType("pyramidion.evaluate.experiments")
+    names = {"q2": "movielens", "q1": None}
+    told = {name: Experiment(name, log, only) for name, only in names.items()}
+
+    def data_sets(
+        folder: Path | None, *, quick: bool, on: Sequence[str] | None
+    ) -> list[Data]:  # as the real one has it
+        real = ["movielens"] if folder is not None and (folder / "movielens").exists() else []
+        return [Data(name, f"{name}:1") for name in (*real, "clicks") if not on or name in on]
+
+    module.__dict__.update(EXPERIMENTS=told, data_sets=data_sets)
+    return module
+
+
+def installed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put it in the place of the real ones."""
+    module = stub(log)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(pyramidion.evaluate, "experiments", module, raising=False)
+    monkeypatch.setattr(program, "_parser", parser)
+
+
+def parser() -> argparse.ArgumentParser:
+    """A command line with this command alone."""
+    found = Parser(prog="pyramidion")
+    evaluate.add(found.add_subparsers(required=True))
+    return found
+
+
+class Evaluating:
+    """The command, its output and its log."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.output = shell.folder / "report"
+        self.log = shell.folder / "log"
+        self.log.touch()
+
+    def __call__(self, *words: str) -> Done:
+        return self.shell.main("evaluate", *words, "--output", str(self.output))
+
+    def ran(self) -> list[str]:
+        """What was run since this was last asked."""
+        lines = self.log.read_text().splitlines()
+        self.log.write_text("")
+        return lines
+
+
+@pytest.fixture
+def evaluating(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Evaluating:
+    from pyramidion.demo.plots import STYLE
+
+    monkeypatch.setitem(STYLE, "savefig.dpi", 20)
+    found = Evaluating(shell)
+    installed(found.log, monkeypatch)
+    return found
+
+
+def test_a_figure_is_measured_drawn_and_reported(evaluating: Evaluating) -> None:
+    done = evaluating("q1", "--seeds", "2")
+    assert done.code == 0, done.err
+    assert len(evaluating.ran()) == 6
+    assert sorted(path.name for path in evaluating.output.iterdir()) == FILES
+    assert [path.name for path in (evaluating.output / "results").iterdir()] == [
+        "q1-clicks.parquet"
+    ]
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["counts:", "trees", "1", "1.0150", "1.04", "1.02", "met"] in lines
+    assert ["counts:", "trees", "∞", "1.0150"] in lines
+    assert str(evaluating.output / "report.html") in done.out
+
+
+def test_a_second_run_measures_nothing_and_tells_the_same(evaluating: Evaluating) -> None:
+    first = evaluating("q1", "--seeds", "2")
+    evaluating.ran()
+    second = evaluating("q1", "--seeds", "2")
+    assert evaluating.ran() == []
+    assert second.out == first.out
+    assert "q1-clicks: 6 of 6 jobs were done before" in second.err
+
+
+def test_again_measures_again(evaluating: Evaluating) -> None:
+    for _ in range(2):
+        evaluating("q1", "--again", "--seeds", "1")
+        assert len(evaluating.ran()) == 3
+
+
+def test_more_seeds_measure_only_these(evaluating: Evaluating) -> None:
+    evaluating("q1", "--seeds", "1")
+    evaluating.ran()
+    evaluating("q1", "--seeds", "2")
+    assert {line.split()[-1] for line in evaluating.ran()} == {"1"}
+
+
+def test_what_is_no_longer_asked_for_is_dropped_from_the_numbers(evaluating: Evaluating) -> None:
+    from pyarrow import parquet
+
+    for seeds in ("2", "1"):
+        evaluating("q1", "--seeds", seeds)
+    rows = parquet.read_table(evaluating.output / "results" / "q1-clicks.parquet").to_pylist()
+    assert {row["seed"] for row in rows} == {0}
+
+
+def test_a_quick_run_leaves_the_results_of_a_long_one_alone(evaluating: Evaluating) -> None:
+    evaluating("q1", "--seeds", "1")
+    before = (evaluating.output / "report.html").read_bytes()
+    evaluating.ran()
+    assert evaluating("q1", "--quick").code == 0
+    assert len(evaluating.ran()) == evaluate.QUICK_SEEDS
+    assert (evaluating.output / "quick" / "report.html").exists()
+    assert (evaluating.output / "report.html").read_bytes() == before
+    evaluating("q1", "--seeds", "1")
+    assert evaluating.ran() == []
+
+
+def test_all_goes_through_every_experiment_and_the_report_has_earlier_ones_too(
+    evaluating: Evaluating,
+) -> None:
+    real = evaluating.shell.folder / "data"
+    (real / "movielens").mkdir(parents=True)
+    evaluating("all", "--data", str(real), "--seeds", "1")
+    told = [line.split()[:2] for line in evaluating.ran()]
+    assert told == 3 * [["q2", "movielens"]] + 3 * [["q1", "movielens"]] + 3 * [["q1", "clicks"]]
+    evaluating("q1", "--seeds", "1")  # without the real data
+    text = (evaluating.output / "report.md").read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == ["## q2 on movielens", "## q1 on clicks", "## q1 on movielens"]
+
+
+def test_figures_share_a_job_also_when_all_is_measured_again(evaluating: Evaluating) -> None:
+    ran: list[int] = []
+    point = Point("raw: all", 1.0, 0.4, detail={"baseline": True})
+    shared = Job("baseline", "rows=1", {}, lambda: [ran.append(1) or point])  # type: ignore[func-returns-value]
+    for experiment in sys.modules["pyramidion.evaluate.experiments"].EXPERIMENTS.values():
+        experiment.shared = shared
+    (evaluating.shell.folder / "movielens").mkdir()
+    words = ("--data", str(evaluating.shell.folder), "--seeds", "1", "--json")
+    assert evaluating("q1", *words).code == 0
+    assert evaluating("q2", *words).told["figures"][0]["series"][TREES][0]["mean"] == 0.5 / 0.4
+    assert len(ran) == 1
+    assert evaluating("all", *words, "--again").code == 0
+    assert len(ran) == 2
+
+
+def test_one_data_set_may_be_chosen_by_name(evaluating: Evaluating) -> None:
+    (evaluating.shell.folder / "movielens").mkdir()
+    evaluating("q1", "--data", str(evaluating.shell.folder), "--on", "movielens", "--seeds", "1")
+    assert {line.split()[1] for line in evaluating.ran()} == {"movielens"}
+
+
+def test_the_reported_command_makes_that_figure_again(evaluating: Evaluating) -> None:
+    import shlex
+
+    (evaluating.shell.folder / "movielens").mkdir()
+    evaluating("all", "--data", str(evaluating.shell.folder), "--seeds", "1", "--quiet")
+    evaluating.ran()
+    text = (evaluating.output / "report.md").read_text()
+    commands = [line for line in text.splitlines() if line.endswith(" --again")]
+    assert len(commands) == 3
+    for command, made in zip(commands, ("q2 movielens", "q1 clicks", "q1 movielens"), strict=True):
+        assert evaluating.shell.main(*shlex.split(command)[1:]).code == 0
+        assert {" ".join(line.split()[:2]) for line in evaluating.ran()} == {made}
+
+
+def test_the_machine_readable_output_is_one_object_with_all_numbers(evaluating: Evaluating) -> None:
+    done = evaluating("q1", "--seeds", "2", "--json")
+    assert done.err == ""
+    told = json.loads(done.out, parse_constant=lambda word: pytest.fail(word))
+    [figure] = told["figures"]
+    means = figure["series"][TREES]
+    assert [mean["x"] for mean in means] == [0.1, 1.0, None]
+    assert [mean["mean"] for mean in means] == pytest.approx([1.015] * 3)
+    [beside] = figure["beside"]
+    assert (beside["paper"], beside["target"], beside["verdict"]) == (1.04, 1.02, "met")
+    for path in (told["report"], told["markdown"], figure["plot"], figure["results"]):
+        assert Path(path).is_file()
+
+
+# --- mistakes, and leaving early -------------------------------------------------------------
+
+
+def test_an_unknown_name_is_told_the_known_ones(evaluating: Evaluating) -> None:
+    done = evaluating("q9")
+    assert done.code == 2
+    assert "no experiment 'q9'; choose one of q2, q1, or all" in done.err
+    assert not evaluating.output.exists()
+
+
+def test_a_folder_that_is_not_there_is_refused(evaluating: Evaluating) -> None:
+    done = evaluating("q1", "--data", str(evaluating.shell.folder / "nowhere"))
+    assert done.code == 2
+    assert "nowhere is no directory" in done.err
+    assert not evaluating.output.exists()
+
+
+def test_an_unknown_data_set_is_told_those_there_are(evaluating: Evaluating) -> None:
+    done = evaluating("q1", "--on", "netflix")
+    assert done.code == 2
+    assert "no data set 'netflix' here; choose one of clicks" in done.err
+
+
+def test_two_data_sets_of_one_name_are_refused(
+    evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["pyramidion.evaluate.experiments"]
+    monkeypatch.setattr(module, "data_sets", lambda *_, **__: [Data("a"), Data("a", "other")])
+    done = evaluating("q1")
+    assert done.code == 2
+    assert "two data sets 'a'" in done.err
+
+
+def test_an_experiment_that_concerns_no_data_set_says_so(evaluating: Evaluating) -> None:
+    done = evaluating("q2")
+    assert done.code == 2
+    assert "q2 concerns none of the data sets clicks" in done.err
+
+
+@pytest.mark.parametrize("seeds", ["0", "-1", "many", "1.5"])
+def test_seeds_are_counted_from_one(evaluating: Evaluating, seeds: str) -> None:
+    done = evaluating("q1", f"--seeds={seeds}")
+    assert done.code == 2
+    assert "whole number from 1 up" in done.err
+
+
+def test_a_damaged_file_is_named_and_again_replaces_it(evaluating: Evaluating) -> None:
+    evaluating("q1", "--seeds", "1")
+    (evaluating.output / "results" / "q1-clicks.parquet").write_bytes(b"damaged")
+    done = evaluating("q1", "--seeds", "1")
+    assert done.code == 3
+    assert "q1-clicks.parquet is damaged" in done.err
+    assert evaluating("q1", "--seeds", "1", "--again").code == 0
+
+
+def test_a_missing_extra_is_named(evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyramidion.evaluate.find_spec", lambda name: None)
+    done = evaluating("q1")
+    assert done.code == 2
+    assert "pip install 'pyramidion[evaluate]'" in done.err
+
+
+def test_a_report_does_not_replace_a_file(evaluating: Evaluating) -> None:
+    evaluating.output.write_text("mine")
+    assert evaluating("q1").code == 2
+    assert evaluating.output.read_text() == "mine"
+
+
+def test_a_stopped_run_says_what_is_kept_and_goes_on(
+    evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOPS", "1.0")
+    done = evaluating("q1", "--seeds", "1")
+    assert done.code == 130
+    assert "stopped with 1 of 3 jobs of q1-clicks done" in done.err
+    monkeypatch.delenv("STOPS")
+    evaluating.ran()
+    assert evaluating("q1", "--seeds", "1").code == 0
+    assert [line.split()[2] for line in evaluating.ran()] == ["1.0", "inf"]
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+import pytest
+from pyramidion.cli import main
+from tests.cli.test_cli_evaluate import installed
+
+with pytest.MonkeyPatch.context() as patch:
+    installed(Path(sys.argv[1]), patch)
+    sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
+def test_a_run_that_was_ended_goes_on_where_it_was(
+    evaluating: Evaluating, root: Path, number: signal.Signals, code: int
+) -> None:
+    words = ["evaluate", "q1", "--seeds", "1", "--output", str(evaluating.output)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, str(evaluating.log), *words],
+        cwd=root,
+        env=os.environ | {"BLOCKS": "1.0"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while evaluating.log.read_text().count("\n") < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in told
+    evaluating.ran()
+    assert main(words) == 0
+    assert [line.split()[2] for line in evaluating.ran()] == ["1.0", "inf"]
