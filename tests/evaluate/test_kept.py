@@ -145,7 +145,7 @@ def test_losses_are_divided_by_the_baselines_whenever_it_comes(tmp_path: Path) -
     assert math.isnan(measured(results.path).points[0].ratio)
     results.put(BASELINE, HALF)
     found = measured(results.path).points
-    assert [point.ratio for point in found[::2]] == [1.2, 1.0]
+    assert found[0].ratio == 1.2
     assert math.isnan(found[1].ratio)
     assert parquet.read_table(results.path)["ratio"].to_pylist()[0] == 1.2
 
@@ -156,7 +156,7 @@ def test_a_baseline_no_longer_asked_for_divides_nothing(tmp_path: Path) -> None:
     results = kept(tmp_path, [fresh, job(1)])
     results.put(job(1), [Point("a", 1.0, loss=0.6)])
     results.put(fresh, [Point("raw: a", 1.0, loss=0.6, detail={"baseline": True})])
-    assert measured(results.path).points[1].ratio == 1.0
+    assert measured(results.path).points[0].ratio == 1.0
 
 
 def test_a_job_of_another_figure_is_taken_over_with_the_run_that_did_it(tmp_path: Path) -> None:
@@ -167,7 +167,14 @@ def test_a_job_of_another_figure_is_taken_over_with_the_run_that_did_it(tmp_path
     assert results.get(BASELINE) is not None
     assert results.get(job(7)) is None
     results.put(job(1), [Point("a", 1.0, loss=0.6)])
-    assert measured(results.path).points[1].ratio == 1.2
+    assert measured(results.path).points[0].ratio == 1.2
+
+
+@pytest.mark.parametrize("at", [None, 100.0])
+def test_a_baseline_stands_where_the_figure_has_it(tmp_path: Path, at: float | None) -> None:
+    results = kept(tmp_path, [BASELINE], figure=figure(baseline_at=at))
+    results.put(BASELINE, HALF)
+    assert [point.x for point in measured(results.path).points] == ([] if at is None else [at])
 
 
 # --- a report can be made of a folder alone --------------------------------------------------

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyramidion.evaluate.points import Figure, Job
 
 ALL = "all"
-SEEDS, QUICK_SEEDS = 5, 2
+SEEDS, QUICK_SEEDS = 3, 1
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.learn.scaling import FlooredScaler
@@ -128,6 +128,19 @@ MODELS: dict[str, Sequence[CountModel]] = {
 def models(data: DataSet) -> Sequence[CountModel]:
     """The models on counts of a data set."""
     return MODELS.get(kind(data.name), (logistic(), network(), trees(), vowpal()))
+
+
+MECHANISM: dict[str, Literal["laplace", "gaussian"]] = {"movielens": "laplace"}
+"""The noise of each kind of data set; Gaussian where it is not named.
+
+Laplace noise grows with the sum of shares, Gaussian noise with its root. MovieLens has two
+tables that need a budget, Criteo more than twenty.
+"""
+
+
+def mechanism(data: DataSet) -> Literal["laplace", "gaussian"]:
+    """The noise that was chosen for a data set."""
+    return MECHANISM.get(kind(data.name), "gaussian")
 
 
 FEW = 64

@@ -140,7 +140,7 @@ def quartiles(values: NDArray[np.int64]) -> list[float]:
     """Edges that cut whole numbers into four bins as even as can be.
 
     A quartile belongs to the bin it ends, so an edge is half above it; where many values are the
-    same, edges fall together and bins are fewer.
+    same, edges fall together and bins are fewer. If all fall on the largest value, it is cut off.
 
     >>> quartiles(np.arange(8)), quartiles(np.array([0, 0, 0, 0, 0, 7]))
     ([1.5, 3.5, 5.5], [0.5])
@@ -149,4 +149,4 @@ def quartiles(values: NDArray[np.int64]) -> list[float]:
         return [0.5]
     cuts = np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf")
     edges = [float(cut) + 0.5 for cut in np.unique(cuts) if cut < values.max()]
-    return edges or [float(values.max()) + 0.5]
+    return edges or [float(values.max()) - 0.5]

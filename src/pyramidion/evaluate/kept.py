@@ -15,8 +15,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -162,7 +162,17 @@ def measured(path: Path) -> Measured:
     asked = [row for key in dict.fromkeys(plan.jobs) for row in rows.get(key, [])]
     runs = [Run(**json.loads(told)) for told in dict.fromkeys(row["run"] for row in asked)]
     missing = len(set(plan.jobs) - set(rows))
-    return Measured(plan, [_point(row) for row in asked], runs, missing)
+    points = [_point(row) for row in asked]
+    return Measured(plan, list(_placed(plan.figure, points)), runs, missing)
+
+
+def _placed(figure: Figure, points: Iterable[Point]) -> Iterator[Point]:
+    """The points with the baseline's where this figure has it: others measured it, too."""
+    for point in points:
+        if not point.detail.get("baseline"):
+            yield point
+        elif figure.baseline_at is not None:
+            yield replace(point, x=figure.baseline_at)
 
 
 def all_measured(folder: Path) -> list[Measured]:

@@ -79,6 +79,8 @@ class Figure:
     log_x: bool = True
     shows: str = "ratio"
     """Which field of the points is drawn: ``ratio``, ``loss`` or ``value``."""
+    baseline_at: float | None = None
+    """Where on the x axis the baseline's own point is; None: it is a line alone."""
     references: Sequence[Reference] = ()
     text: str = ""
     """A plain paragraph: what is shown."""

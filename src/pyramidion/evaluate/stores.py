@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.evaluate.count_models import CountModel, shares
+from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
 from pyramidion.schema import Categorical, Schema
@@ -41,6 +41,9 @@ STEPS = 20
 MANY = 5_000_000
 """Rows from which sketches are wider."""
 
+DELTA = 1e-9
+"""The chance that the promise of Gaussian noise fails."""
+
 FOREVER = "36500d"
 
 
@@ -51,7 +54,8 @@ class Setup:
     hot: float
     """The share of the past that is hot."""
     epsilon: float = math.inf
-    mechanism: Literal["laplace", "gaussian"] = "laplace"
+    mechanism: Literal["laplace", "gaussian"] | None = None
+    """None: the one that was chosen for the data set."""
     k: int = 1
     windows: int = 1
     shares: Literal["equal", "by hand"] = "by hand"
@@ -63,10 +67,11 @@ class Setup:
     def settings(self, data: DataSet, rows: int) -> Settings:
         """The settings of a store that counts so many rows."""
         hot = max(1, round(self.hot * rows))
+        noise = self.mechanism or mechanism(data)
         weighted = self.shares == "by hand" and not self.open
         told: dict[str, Any] = {
             "epsilon": self.epsilon,
-            "delta": 1e-9 if self.mechanism == "gaussian" else 0.0,
+            "delta": DELTA if noise == "gaussian" else 0.0,
             "k": self.k,
             "count_window": rows // self.windows,
             "retention": FOREVER,
@@ -77,7 +82,7 @@ class Setup:
             "max_rows_per_window": max(rows // self.windows, self.k),
             "columns": ("log-odds",),
             "shares": shares(data) if weighted else None,
-            "rows": 1 if self.mechanism == "laplace" and self.epsilon < math.inf else 5,
+            "rows": 1 if noise == "laplace" and self.epsilon < math.inf else 5,
             "buckets": 65_536 if rows < MANY else 1_048_576,
         }
         return Settings(**(told | self.knobs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyramidion.evaluate.count_models import CountModel
 from pyramidion.evaluate.datasets import DataSet
@@ -14,6 +14,10 @@ from pyramidion.evaluate.stores import Lesson, Lost, Setup, counted, lesson, los
 
 LARGE = 5_000_000
 """Rows from which a store is filled once for several hot windows: it takes minutes."""
+
+
+QUICK: dict[str, Any] = {"buckets": 16_384}
+"""Settings of quick runs: most of the time of a small store goes into drawing noise."""
 
 
 class Plan(Protocol):
@@ -39,9 +43,9 @@ def lead(data: DataSet) -> str:
     return BASELINE.get(data.name, "logistic regression")
 
 
-def baseline(data: DataSet, x: float) -> Job:
+def baseline(data: DataSet) -> Job:
     """The raw model on all of the past. All figures of a data set share it."""
-    return raw("baseline", data, best_model(data.name, lead(data)), 1.0, x, leads=True)
+    return raw("baseline", data, best_model(data.name, lead(data)), 1.0, 100, leads=True)
 
 
 def raw(

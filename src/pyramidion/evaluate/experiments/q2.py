@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyramidion.evaluate.count_models import models
+from pyramidion.evaluate.count_models import LOGISTIC, TREES, mechanism, models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, baseline, store
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job
 from pyramidion.evaluate.stores import Setup
@@ -25,9 +25,10 @@ LARGE_HOT = 0.01
 EPSILONS = (0.03, 0.1, 0.2, 0.33, 1.0, 3.0, math.inf)
 LARGE_EPSILONS = (0.01, 0.1, 0.2, 1.0, math.inf)
 QUICK_EPSILONS = (0.1, 1.0)
+FEWER_EPSILONS = (0.1, 0.33, 1.0, 3.0)
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "as above": {},
+    "Laplace": {"mechanism": "laplace"},
     "Gaussian": {"mechanism": "gaussian"},
     "equal shares": {"shares": "equal"},
     "ratio": {"knobs": {"estimate": "ratio"}},
@@ -56,44 +57,49 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
         title=f"Q2: loss against ε, {data.title}",
         x_label="ε",
         references=references("q2", data.name),
-        text=f"Counts of the past under Laplace noise that hides one observation (k = 1), models "
-        f"trained on {100 * hot(data):g} % of the past. At ∞ there is no noise.",
+        text=f"Counts of the past under {mechanism(data).capitalize()} noise that hides one "
+        f"observation (k = 1), models trained on {100 * hot(data):g} % of the past. At ∞ there is "
+        f"no noise.",
     )
     repeated = 1 if data.rows >= LARGE else seeds
     jobs = [
-        store("q2", data, Setup(hot(data), epsilon=epsilon), models(data), epsilon, seed=seed)
+        store("q2", data, setup, models(data), epsilon, seed=seed)
         for epsilon in _epsilons(data, quick)
+        for setup in [Setup(hot(data), epsilon=epsilon, knobs=QUICK if quick else {})]
         for seed in range(repeated)
     ]
-    return figure, [baseline(data, math.inf), *jobs]
+    return figure, [baseline(data), *jobs]
 
 
-def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
+def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """One model against ε, one choice changed in each line."""
-    chosen = models(data)[:1]
+    if data.rows >= LARGE:
+        return None
+    named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
+    chosen = [model for model in models(data) if model.name in named]
     figure = Figure(
         name="noise",
         data=data.name,
         title=f"Q2: what the choices of noise are worth, {data.title}",
         x_label="ε",
         references=references("noise", data.name),
-        text=f"{chosen[0].name.capitalize()} on counts as in q2, with one choice changed in each "
-        f"line. k observations are hidden together by k times the noise.",
+        text="As in q2, with one choice changed in each line; in that of the mechanism that q2 "
+        "has, nothing is. k observations are hidden together by k times the noise.",
     )
-    repeated = 1 if data.rows >= LARGE else seeds
-    epsilons = QUICK_EPSILONS[-1:] if quick else _fewer(data)
+    epsilons = QUICK_EPSILONS[-1:] if quick else FEWER_EPSILONS
     jobs = [
         store("noise", data, setup, chosen, epsilon, seed=seed, variant=variant)
         for variant, changed in VARIANTS.items()
         for epsilon in epsilons
-        for setup in [Setup(hot(data), epsilon=epsilon).but(**changed)]
-        for seed in range(repeated)
+        for setup in [_changed(Setup(hot(data), epsilon=epsilon), quick, changed)]
+        for seed in range(seeds)
     ]
-    return figure, [baseline(data, math.inf), *jobs]
+    return figure, [baseline(data), *jobs]
 
 
-def _fewer(data: DataSet) -> tuple[float, ...]:
-    return (0.2, 1.0) if data.rows >= LARGE else (0.1, 0.33, 1.0, 3.0)
+def _changed(setup: Setup, quick: bool, changed: dict[str, Any]) -> Setup:
+    knobs = {**changed.get("knobs", {}), **(QUICK if quick else {})}
+    return setup.but(**(changed | {"knobs": knobs}))
 
 
 Q2 = Experiment("q2", "loss against ε, all models", plan)

@@ -31,7 +31,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         "machine's; what counts is their ratio.",
     )
     jobs = [_retrained(data, seed) for seed in range(1 if quick else seeds)]
-    return figure, [_timed(baseline(data, 100)), *jobs]
+    return figure, [_timed(baseline(data)), *jobs]
 
 
 def _timed(job: Job) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyramidion.evaluate.count_models import models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, baseline, store
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job
@@ -16,8 +16,10 @@ QUICK_WINDOWS = (1, 10)
 EPSILON = 1.0
 
 
-def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Loss against the number of flat windows at ε = 1."""
+    if data.rows >= LARGE:
+        return None
     figure = Figure(
         name="windows",
         data=data.name,
@@ -28,14 +30,13 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
         f"of them. The noise of all windows adds up.",
     )
     numbers = QUICK_WINDOWS if quick else WINDOWS.get(data.name, OTHERS)
-    repeated = 1 if data.rows >= LARGE else seeds
     jobs = [
         store("windows", data, setup, models(data)[:1], number, seed=seed)
         for number in numbers
-        for setup in [Setup(hot(data), epsilon=EPSILON, windows=number)]
-        for seed in range(repeated)
+        for setup in [Setup(hot(data), EPSILON, windows=number, knobs=QUICK if quick else {})]
+        for seed in range(seeds)
     ]
-    return figure, [baseline(data, 1), *jobs]
+    return figure, [baseline(data), *jobs]
 
 
 WINDOWING = Experiment("windows", "loss against the number of flat windows", plan)
