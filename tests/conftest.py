@@ -39,6 +39,14 @@ def movielens() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def criteo() -> Path:
+    folder = DATA / "criteo-kaggle-137k"
+    if not folder.exists():
+        pytest.skip(f"Criteo 137k is not at {folder}; set PYRAMIDION_DATA to the folder above it")
+    return folder
+
+
 refused: list[str] = []
 
 

@@ -18,7 +18,6 @@ from pyramidion.evaluate.criteo import CATEGORIES, FIELDS, NUMBERS, load, quarti
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.observations import Door
 from pyramidion.schema import Continuous
-from tests.conftest import DATA
 
 Row = list[int | str | None]
 NAMES = [field.name for field in FIELDS]
@@ -207,11 +206,8 @@ def test_labels_of_parquet_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def real() -> DataSet:
-    folder = DATA / "criteo-kaggle-137k"
-    if not folder.exists():
-        pytest.skip(f"Criteo 137k is not at {folder}; set PYRAMIDION_DATA to the folder above it")
-    return load(folder)
+def real(criteo: Path) -> DataSet:
+    return load(criteo)
 
 
 def test_real_rows_are_what_they_are_known_to_be(real: DataSet) -> None:

@@ -39,7 +39,7 @@ STEPS = 20
 """Steps of the hot window."""
 
 MANY = 5_000_000
-"""Rows from which sketches are wider."""
+"""Rows from which sketches are wider, and have one hash row: of that width they need no more."""
 
 DELTA = 1e-9
 """The chance that the promise of Gaussian noise fails."""
@@ -67,6 +67,7 @@ class Setup:
     def settings(self, data: DataSet, rows: int) -> Settings:
         """The settings of a store that counts so many rows."""
         hot = max(1, round(self.hot * rows))
+        many = rows >= MANY
         noise = self.mechanism or mechanism(data)
         weighted = self.shares == "by hand" and not self.open
         told: dict[str, Any] = {
@@ -82,8 +83,8 @@ class Setup:
             "max_rows_per_window": max(rows // self.windows, self.k),
             "columns": ("log-odds",),
             "shares": shares(data) if weighted else None,
-            "rows": 1 if noise == "laplace" and self.epsilon < math.inf else 5,
-            "buckets": 65_536 if rows < MANY else 1_048_576,
+            "rows": 1 if self.epsilon < math.inf and (noise == "laplace" or many) else 5,
+            "buckets": 1_048_576 if many else 65_536,
         }
         return Settings(**(told | self.knobs))
 

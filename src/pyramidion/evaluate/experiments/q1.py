@@ -85,7 +85,7 @@ def _nested(data: DataSet, shares: Sequence[float]) -> Job:
 def _raw(data: DataSet, quick: bool) -> list[Job]:
     """Raw models on as many rows."""
     named = RAW.get(data.name, (lead(data),))
-    shares = (0.1,) if quick else RAW_SHARES
+    shares = (0.1,) if quick else RAW_SHARES[: 2 if data.rows >= LARGE else None]
     jobs = [
         raw("q1", data, best_model(data.name, name), share, 100 * share)
         for name in named

@@ -1,0 +1,72 @@
+"""``pyramidion evaluate all --quick``, as a person runs it: on generated clicks, and on real data."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import DATA
+
+FIGURES = ("q1", "q2", "noise", "sketches", "bias", "windows", "retraining")
+
+
+def evaluated(output: Path, *words: str) -> dict[str, Any]:
+    command = [sys.executable, "-W", "ignore", "-m", "pyramidion", "evaluate", "all", "--quick"]
+    done = subprocess.run(
+        [*command, "--json", "--output", str(output), *words],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def check(told: dict[str, Any], names: list[str]) -> None:
+    """Every figure is there, drawn, reported, and its numbers are numbers."""
+    found = {(figure["name"], figure["data"]): figure for figure in told["figures"]}
+    assert set(found) == {(figure, name) for figure in FIGURES for name in names}
+    report = Path(told["report"]).read_text()
+    for figure in found.values():
+        assert Path(figure["plot"]).read_bytes().startswith(b"\x89PNG")
+        assert Path(figure["results"]).exists()
+        assert figure["title"] in report
+        shown = [mean["mean"] for line in figure["series"].values() for mean in line]
+        assert shown
+        assert all(number is not None and math.isfinite(number) for number in shown)
+
+
+def ratio(told: dict[str, Any], name: str, data: str, series: str, x: float) -> float:
+    (figure,) = (f for f in told["figures"] if (f["name"], f["data"]) == (name, data))
+    (mean,) = (m["mean"] for m in figure["series"][series] if m["x"] == x)
+    return float(mean)
+
+
+@pytest.mark.timeout(1800)
+def test_on_generated_clicks(tmp_path: Path) -> None:
+    told = evaluated(tmp_path, "--on", "clicks")
+    check(told, ["clicks"])
+    assert ratio(told, "q1", "clicks", "counts: logistic regression", 10) < 1.03
+    assert ratio(told, "q2", "clicks", "counts: logistic regression", 1) < 1.08
+    assert ratio(told, "bias", "clicks", "count-min", 1) < -50
+    assert abs(ratio(told, "bias", "clicks", "count-median", 1)) < 20
+
+
+@pytest.mark.timeout(1800)
+def test_on_movielens_and_criteo(
+    tmp_path: Path,
+    movielens: Path,
+    criteo: Path,
+) -> None:
+    told = evaluated(tmp_path, "--data", str(DATA), "--on", "movielens", "--on", "criteo")
+    check(told, ["movielens", "criteo"])
+    assert ratio(told, "q2", "movielens", "counts: boosted trees", 1) < 1.05
+    assert ratio(told, "q1", "movielens", "counts: logistic regression", 0.8) < 1.03
+    assert ratio(told, "q1", "criteo", "counts: logistic regression", 10) < 1.03
