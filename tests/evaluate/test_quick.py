@@ -1,4 +1,4 @@
-"""``pyramidion evaluate all --quick``, as a person runs it: on generated clicks, and on real data."""
+"""``pyramidion evaluate all --quick``, as a person runs it: generated clicks, and real data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Models on counts, and how a store counts each data set.
 
-Parameters were chosen as those of the baselines are: by what is lost on the last eighth of the
-past (``pyramidion evaluate tuning``). So were the shares of the budget: tables whose
-counts are large get little of it. That is public knowledge here, not read off rows.
+Parameters were chosen by what is lost on the last fifth of the past (``pyramidion evaluate
+tuning``). So were the mechanism and the shares of the budget: tables whose counts are large
+get little of it. That is public knowledge here, not read off rows.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
@@ -137,18 +139,25 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
         clock = Clock(_time(next(data.read(first, first + 1)), 0))
         keys = f"file:{place}/key"
         with Pyramid.create(Path(place) / "store", schema, settings, keys=keys, clock=clock) as p:
-            for batch in pieces(data, first, settings.hot_rows or 1, settings.step_rows or 1):
+            for batch in pieces(data, first, settings):
                 clock.now = _time(batch, -1)
                 p.observe(batch)
             p.advance()
             yield p
 
 
-def pieces(data: DataSet, first: int, hot: int, step: int) -> Iterator[pa.RecordBatch]:
-    """The past in batches; towards its end in steps, so that the hot window is full to the row."""
+def pieces(data: DataSet, first: int, settings: Settings) -> Iterator[pa.RecordBatch]:
+    """The past in batches that fit into windows; towards its end in steps of the hot window.
+
+    So the hot window is full to the row, and so is the last window.
+    """
+    most = settings.window_rows or data.rows
+    hot, step = settings.hot_rows or 1, min(settings.step_rows or 1, most)
     border = max(first, data.past - 2 * hot)
     border += (data.past - border) % step
-    yield from data.read(first, border)
+    for batch in data.read(first, border):
+        for start in range(0, len(batch), most):
+            yield batch.slice(start, most)
     waiting: list[pa.RecordBatch] = []
     for batch in data.read(border, data.past):
         waiting.append(batch)
@@ -180,7 +189,8 @@ class Lesson:
 
     def newest(self, rows: int) -> Lesson:
         """The same with the newest hot rows alone."""
-        return replace(self, X=self.X[-rows:], y=self.y[-rows:])
+        first = len(self.X) - rows
+        return replace(self, X=self.X[first:], y=self.y[first:])
 
 
 def lesson(data: DataSet, store: Pyramid) -> Lesson:
@@ -205,7 +215,9 @@ def lost(data: DataSet, given: Lesson, models: Sequence[CountModel], seed: int) 
     for model in models:
         estimator = model.make(given.X.shape[1], seed)
         began = time.perf_counter()
-        estimator.fit(given.X, given.y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is the plan
+            estimator.fit(given.X, given.y)
         took = time.perf_counter() - began
         told = estimator.predict_proba(given.future)[:, 1]
         measured = loss(data.schema.labels[0], given.truth, told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pyramidion.errors import StateError
 from pyramidion.evaluate.count_models import CountModel, models
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, baseline
@@ -66,7 +67,9 @@ def _retrained(data: DataSet, seed: int) -> Job:
 def _seconds(filled: Pyramid, model: CountModel, seed: int) -> float:
     filled.register("model", model.make(len(filled.snapshot().names), seed))
     began = time.perf_counter()
-    filled.retrain("model")
+    trained = filled.retrain("model")
+    if not trained.available:
+        raise StateError(f"{model.name} was not trained again: {trained.why}")
     return time.perf_counter() - began
 
 

@@ -32,7 +32,7 @@ ASKED = 20_000
 
 def _setup(data: DataSet, sketch: str, estimate: str, epsilon: float, **knobs: Any) -> Setup:
     chosen = {"sketch": sketch, "estimate": estimate, "rows": ROWS, **knobs}
-    return Setup(hot(data), epsilon=epsilon, shares="equal", open=True, knobs=chosen)
+    return Setup(hot(data), epsilon, mechanism="laplace", shares="equal", open=True, knobs=chosen)
 
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
