@@ -21,7 +21,8 @@ from sklearn.metrics import log_loss
 
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import clicks, clicks_kernels
-from pyramidion.evaluate.clicks import CATEGORIES, COUNTS, entropy, generate, planted
+from pyramidion.evaluate.clicks import entropy, generate, planted
+from pyramidion.evaluate.clicks_columns import CATEGORIES, COUNTS, Category, Count
 from pyramidion.learn.featurizer import CountFeaturizer
 
 ROWS = 10_000_000
@@ -82,12 +83,12 @@ class Twin:
         columns = (*COUNTS.items(), *CATEGORIES.items())
         return {
             name: self.count(i, place, about, segment)
-            if isinstance(about, clicks.Count)
+            if isinstance(about, Count)
             else self.category(i, place, about, segment)
             for place, (name, about) in enumerate(columns)
         }
 
-    def count(self, i: int, place: int, about: clicks.Count, segment: int) -> int | None:
+    def count(self, i: int, place: int, about: Count, segment: int) -> int | None:
         if uniform(at(self.key(5, about.gap), i)) < about.missing:
             return None
         word, share = at(self.key(2, place), i), 0.6 * about.share
@@ -95,7 +96,7 @@ class Twin:
         z = share * normal(at(self.key(3, place), segment)) + math.sqrt(1 - share**2) * free
         return int(math.exp(math.log(about.median) + about.spread * z))
 
-    def category(self, i: int, place: int, about: clicks.Category, segment: int) -> int:
+    def category(self, i: int, place: int, about: Category, segment: int) -> int:
         state = at(self.key(2, place), i)
         if uniform(state) < 0.6 * about.link:
             state = at(self.key(3, place), 4 * segment + at(state, 1) % 4)
