@@ -114,7 +114,7 @@ MODELS: dict[str, Sequence[CountModel]] = {
         trees(),
         vowpal(passes=3, learning_rate=0.02),
     ),
-    "criteo": (logistic(0.003), network(), trees(), vowpal(passes=3, learning_rate=0.02)),
+    "criteo": (logistic(0.01), network(), trees(), vowpal(passes=3, learning_rate=0.02)),
     "clicks": (
         logistic(0.03),
         network(alpha=1.0),
