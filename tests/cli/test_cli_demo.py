@@ -134,6 +134,7 @@ def test_nothing_is_left_when_it_is_stopped(tmp_path: Path, number: signal.Signa
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # behind `&` it is ignored
     )
     while not list(scratch.glob("*/store/hot/*.rows")):  # rows are there
         assert process.poll() is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.stores import Stand
+from tests.store.teaching import one_trainer
 
 MEMORY = Path("/dev/shm")  # noqa: S108
 """A disk in memory, where there is one: hundreds of small stores then need no real syncs."""
@@ -20,3 +21,10 @@ def stand() -> Iterator[Stand]:
         made = Stand(Path(folder))
         yield made
         made.close()
+
+
+@pytest.fixture(scope="module")
+def trainer() -> Iterator[None]:
+    """All stores of a module train in one process."""
+    with one_trainer():
+        yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, StateError
 from tests.store.stores import DAY, START, Stand, observed, settled
-from tests.store.teaching import fitted, one_trainer
+from tests.store.teaching import fitted
+
+pytestmark = pytest.mark.usefixtures("trainer")
 
 SCHEMA = Schema(
     time="t",
@@ -26,12 +27,6 @@ SCHEMA = Schema(
     groups=[("a", "b"), ("b", "c")],
 )
 OLDEST = 2  # days: whose rows nobody has any more
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
 
 
 def rows(day: float, seed: int) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from pyramidion.guarantee import Guarantee
 from pyramidion.learn.curves import LearningCurve
 from tests.learn.parrots import Parrot
 from tests.store.stores import DAY, START, Stand, observed
-from tests.store.teaching import one_trainer
+
+pytestmark = pytest.mark.usefixtures("trainer")
 
 SCHEMA = Schema(
     time="t",
@@ -28,12 +28,6 @@ SCHEMA = Schema(
     features=[Categorical("a"), Categorical("b", domain=["x", "y"])],
 )
 SIZES = [20, 60, 160]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
 
 
 def rows(day: float, size: int = 100) -> pa.Table:

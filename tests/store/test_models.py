@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,10 @@ from tests.store.teaching import (
     go_on,
     lived,
     marked,
-    one_trainer,
     stepped,
 )
 
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
+pytestmark = pytest.mark.usefixtures("trainer")
 
 
 def ready(stand: Stand, schema: Schema, table: Callable[[int], pa.Table], **given: Any) -> Pyramid:

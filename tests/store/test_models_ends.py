@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,11 @@ from tests.store.teaching import (
     go_on,
     marked,
     nothing_left,
-    one_trainer,
     stepped,
     two_parrots,
 )
 
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
+pytestmark = pytest.mark.usefixtures("trainer")
 
 
 @pytest.fixture

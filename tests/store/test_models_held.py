@@ -8,7 +8,6 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,10 @@ from tests.store.teaching import (
     go_on,
     lived,
     marked,
-    one_trainer,
     stepped,
 )
 
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
+pytestmark = pytest.mark.usefixtures("trainer")
 
 
 def test_a_training_set_that_is_made_while_its_rows_leave_keeps_none(

@@ -36,16 +36,11 @@ from tests.store.teaching import (
     lived,
     marked,
     nothing_left,
-    one_trainer,
 )
 
+pytestmark = pytest.mark.usefixtures("trainer")
+
 LONG = 60.0  # seconds after which something that should have happened has not
-
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,11 @@ from tests.store.teaching import (
     lived,
     marked,
     nothing_left,
-    one_trainer,
     stepped,
     two_parrots,
 )
 
-
-@pytest.fixture(scope="module", autouse=True)
-def trainer() -> Iterator[None]:
-    with one_trainer():
-        yield
+pytestmark = pytest.mark.usefixtures("trainer")
 
 
 @pytest.fixture
