@@ -31,20 +31,27 @@ def root() -> Path:
     return ROOT
 
 
+def real(title: str, name: str) -> Path:
+    """The folder of a real data set, or a skip."""
+    folder = DATA / name
+    if not folder.exists():
+        pytest.skip(f"{title} is not at {folder}; set PYRAMIDION_DATA to the folder above it")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def movielens() -> Path:
-    folder = DATA / "movielens-1m"
-    if not (folder / "ratings.dat").exists():
-        pytest.skip(f"MovieLens 1M is not at {folder}; set PYRAMIDION_DATA to the folder above it")
-    return folder
+    return real("MovieLens 1M", "movielens-1m")
 
 
 @pytest.fixture(scope="session")
 def criteo() -> Path:
-    folder = DATA / "criteo-kaggle-137k"
-    if not folder.exists():
-        pytest.skip(f"Criteo 137k is not at {folder}; set PYRAMIDION_DATA to the folder above it")
-    return folder
+    return real("Criteo 137k", "criteo-kaggle-137k")
+
+
+@pytest.fixture(scope="session")
+def open_bandit() -> Path:
+    return real("Open Bandit", "open-bandit-small")
 
 
 refused: list[str] = []

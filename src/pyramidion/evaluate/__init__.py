@@ -16,18 +16,11 @@ report          one HTML page, and Markdown
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from pyramidion.errors import SchemaError
+from pyramidion.checks import refuse_missing
 
 NEEDED = ("lightgbm", "matplotlib", "vowpalwabbit")
 
 
 def check_installed() -> None:
     """Raise if a package that only the evaluation needs is not there."""
-    missing = [package for package in NEEDED if find_spec(package) is None]
-    if missing:
-        raise SchemaError(
-            f"the evaluation needs {' and '.join(missing)}, not installed here; "
-            f"pip install 'pyramidion[evaluate]'"
-        )
+    refuse_missing("the evaluation", NEEDED, "evaluate")

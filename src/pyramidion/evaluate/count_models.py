@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.learn.scaling import FlooredScaler
 from pyramidion.schema import Schema
 
@@ -100,11 +100,6 @@ def vowpal(passes: int = 10, learning_rate: float = 0.05) -> CountModel:
         return VowpalClassifier(passes=passes, learning_rate=learning_rate, random_state=seed)
 
     return CountModel(VOWPAL, make, {"passes": passes, "learning_rate": learning_rate})
-
-
-def kind(name: str) -> str:
-    """The data set that one is like: rare clicks are clicks."""
-    return name.removesuffix("-rare")
 
 
 MODELS: dict[str, Sequence[CountModel]] = {

@@ -61,6 +61,15 @@ class DataSet:
         return replace(self, rows=stop, fingerprint=f"{self.fingerprint}:{stop}")
 
 
+def kind(name: str) -> str:
+    """The data set that one is like: rare clicks are clicks.
+
+    >>> kind("clicks-rare"), kind("criteo")
+    ('clicks', 'criteo')
+    """
+    return name.removesuffix("-rare")
+
+
 def of_table(name: str, title: str, schema: Schema, table: pa.Table, fingerprint: str) -> DataSet:
     """A data set of rows that are in memory."""
 

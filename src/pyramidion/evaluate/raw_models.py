@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyramidion.errors import SchemaError
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.raw_results import Prior, Range, RawModel, RawResult
 from pyramidion.evaluate.raw_trees import CodedTrees, HashedTrees
 from pyramidion.evaluate.raw_vowpal import Vowpal
@@ -210,8 +210,7 @@ def best_model(data: str, model: str) -> RawModel:
     """The model of this name as it was chosen for a data set, or else the paper's."""
     if model not in PAPER:
         raise SchemaError(f"there is no raw model {model!r}; use one of {', '.join(PAPER)}")
-    like = data.removesuffix("-rare")
-    return BEST.get((data, model)) or BEST.get((like, model)) or PAPER[model]
+    return BEST.get((data, model)) or BEST.get((kind(data), model)) or PAPER[model]
 
 
 def _chosen(data: str, model: str, **parameters: Any) -> tuple[Key, RawModel]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
@@ -126,13 +125,3 @@ def loss(label: Label, truth: NDArray[np.float64], told: NDArray[np.float64]) ->
         return float(np.mean((truth - told) ** 2))
     chance = np.clip(told, SUREST, 1 - SUREST)
     return float(-np.mean(np.where(truth == 1, np.log(chance), np.log1p(-chance))))
-
-
-def check_there(modules: Iterable[str]) -> None:
-    """Raise if a module that a raw model needs is not installed."""
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        raise SchemaError(
-            f"raw models need {' and '.join(missing)}, not installed here; "
-            f"pip install 'pyramidion[evaluate]'"
-        )

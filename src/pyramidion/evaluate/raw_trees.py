@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pyramidion.checks import refuse_missing
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, check_there, targets
+from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
 from pyramidion.features import Categorical, Continuous, Feature
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.schema import Schema
@@ -40,7 +41,7 @@ class _Trees(RawModel):
 
     def learnt(self, data: DataSet, start: int, stop: int, test: Range) -> Learnt:
         """Train on the newest rows of those given, predict batch by batch."""
-        check_there(["lightgbm"])
+        refuse_missing(self.name, ["lightgbm"], "evaluate")
         began = time.perf_counter()
         writer = self._writer(data, (max(start, stop - MOST_ROWS), stop))
         booster = self._trained(data, (max(start, stop - MOST_ROWS), stop), writer)

@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from pyarrow import csv
 from scipy.special import expit
 
+from pyramidion.checks import refuse_missing
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, check_there, targets
+from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
 from pyramidion.features import Categorical, Continuous, Feature
 from pyramidion.schema import Schema
 
@@ -71,7 +72,7 @@ class Vowpal(RawModel):
 
     def learnt(self, data: DataSet, start: int, stop: int, test: Range) -> Learnt:
         """Train in one process, predict in another; one block of text at a time."""
-        check_there(["pylibvw"])
+        refuse_missing(self.name, ["pylibvw"], "evaluate")
         with TemporaryDirectory(prefix="pyramidion-raw-") as folder:
             began = time.perf_counter()
             self._run(self._training(data, folder), self.text(data, (start, stop)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from pyramidion.evaluate.count_models import CountModel
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_models import BASELINE, RawModel, best_model
-from pyramidion.evaluate.stores import Lesson, Lost, Setup, counted, lesson, lost, tested
+from pyramidion.evaluate.stores import Lesson, Setup, counted, lesson, lost, tested
 
 LARGE = 5_000_000
 """Rows from which a store is filled once for several hot windows: it takes minutes."""
@@ -64,9 +64,6 @@ def raw(
     return Job(figure, data.fingerprint, about, run, cost=1 + rows / 40_000)
 
 
-Series = Callable[[Lost], str]
-
-
 def store(
     figure: str,
     data: DataSet,
@@ -78,7 +75,7 @@ def store(
     variant: str = "",
 ) -> Job:
     """A store of the past, and every model trained from it."""
-    about = {"store": setup.told(), "models": _told(models), "seed": seed}
+    about = {"store": setup.told(), "models": told(models), "seed": seed}
 
     def run() -> list[Point]:
         with counted(data, setup) as filled:
@@ -112,5 +109,6 @@ def points(
     ]
 
 
-def _told(models: Sequence[CountModel]) -> dict[str, dict[str, object]]:
+def told(models: Sequence[CountModel]) -> dict[str, dict[str, Any]]:
+    """Models as a job tells them."""
     return {model.name: dict(model.parameters) for model in models}

@@ -15,6 +15,7 @@ from pyramidion.evaluate.experiments.experiment import (
     points,
     raw,
     store,
+    told,
 )
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -67,7 +68,7 @@ def _nested(data: DataSet, shares: Sequence[float]) -> Job:
     about = {
         "store": setup.told(),
         "shares": list(shares),
-        "models": {m.name: dict(m.parameters) for m in chosen},
+        "models": told(chosen),
     }
 
     def run() -> list[Point]:

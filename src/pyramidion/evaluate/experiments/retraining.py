@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyramidion.errors import StateError
 from pyramidion.evaluate.count_models import LOGISTIC, TREES, CountModel, models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, told
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -49,11 +49,7 @@ def _timed(job: Job) -> Job:
 
 
 def _retrained(data: DataSet, setup: Setup, chosen: Sequence[CountModel], seed: int) -> Job:
-    about = {
-        "store": setup.told(),
-        "seed": seed,
-        "models": {m.name: dict(m.parameters) for m in chosen},
-    }
+    about = {"store": setup.told(), "seed": seed, "models": told(chosen)}
 
     def run() -> list[Point]:
         with counted(data, setup) as filled:

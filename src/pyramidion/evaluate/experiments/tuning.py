@@ -14,8 +14,8 @@ from itertools import product
 from typing import Any
 
 from pyramidion.evaluate import count_models
-from pyramidion.evaluate.count_models import CountModel, kind
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.count_models import CountModel
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, points
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
