@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Set
-from importlib.util import find_spec
 from itertools import pairwise
 
 from pyramidion.errors import SchemaError
@@ -36,19 +35,6 @@ def plain(value: object) -> object:
         if isinstance(value, kind):
             return kind(value)
     return value
-
-
-def refuse_missing(what: str, packages: Iterable[str], extra: str) -> None:
-    """Raise if a package of an extra, which ``what`` needs, is not installed.
-
-    >>> refuse_missing("the demo", ["math", "json"], "demo")
-    """
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        raise SchemaError(
-            f"{what} needs {' and '.join(missing)}, not installed here; "
-            f"pip install 'pyramidion[{extra}]'"
-        )
 
 
 def checked_name(what: str, name: object) -> str:

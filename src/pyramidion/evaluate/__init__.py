@@ -16,7 +16,7 @@ report          one HTML page, and Markdown
 
 from __future__ import annotations
 
-from pyramidion.checks import refuse_missing
+from pyramidion.extras import refuse_missing
 
 NEEDED = ("lightgbm", "matplotlib", "vowpalwabbit")
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pyramidion.checks import refuse_missing
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
+from pyramidion.extras import refuse_missing
 from pyramidion.features import Categorical, Continuous, Feature
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.schema import Schema

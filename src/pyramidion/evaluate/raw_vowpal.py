@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from pyarrow import csv
 from scipy.special import expit
 
-from pyramidion.checks import refuse_missing
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
+from pyramidion.extras import refuse_missing
 from pyramidion.features import Categorical, Continuous, Feature
 from pyramidion.schema import Schema
 
