@@ -112,6 +112,13 @@ REFUSALS = {
     "weights_share": [-0.1, 1, "0.1", math.nan],
     "bins_share": [-0.1, 1, None],
     "selection_share": [-0.1, 1, None],
+    "rebuild_share": [-0.1, 1, None],
+    "weights": ["fair", None],
+    "quantiles": ["exact", None],
+    "weights_quantile": [0, 1, None],
+    "weights_every": [0, None],
+    "bins_every": [0, None],
+    "unit_block": ["0d", 7],
 }
 
 
@@ -164,7 +171,7 @@ def test_the_store_s_defaults_in_microseconds():
     assert settings.step_rows is None
     assert settings.max_skew_us == 3_600_000_000
     assert settings.origin_us == 0
-    assert settings.reserves == {"weights": 0, "bins": 0, "selection": 0}
+    assert settings.reserves == {"weights": 0, "bins": 0, "selection": 0, "rebuild": 0}
 
 
 def test_equal_durations_make_equal_settings():
@@ -256,12 +263,15 @@ def test_shares_that_leave_the_tables_nothing_are_refused_exactly(last):
 
 
 def test_reserves_are_exact_on_the_decimals_that_were_written():
-    settings = Settings(epsilon=1, weights_share=0.1, bins_share=0.05, selection_share=1e-3)
+    settings = Settings(
+        epsilon=1, weights_share=0.1, bins_share=0.05, selection_share=1e-3, rebuild_share=0.002
+    )
     tenth = Fraction(1, 10)
     assert settings.reserves == {
         "weights": tenth,
         "bins": tenth / 2,
         "selection": Fraction(1, 1000),
+        "rebuild": Fraction(1, 500),
     }
 
 

@@ -38,7 +38,7 @@ from pyramidion.errors import (
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
 from pyramidion.populating import Part, Populating, Window
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.birth import Birth, reserves_of
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
@@ -95,16 +95,24 @@ class Lifecycle:
     def refuse_unusable(schema: Schema, settings: Settings) -> None:
         """Raise for a schema and settings that no window could be born with."""
         shapes = Door(schema, settings, b"nobody's").encoder.shapes
-        Birth(settings, shapes, schema.cardinality, b"nobody's").layout  # noqa: B018
+        for window in (1, 2):  # one that is read, and one that is not
+            reserves = reserves_of(settings, window)
+            birth = Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
+            birth.layout  # noqa: B018
 
     def learn(self, schema: Schema) -> None:
         """Observe by this schema from now on."""
         self.schema = schema
         self.door = Door(schema, self.settings, self.secret)
-        shares = dict(self.settings.shares or ())
+
+    def birth(self, window: int) -> Birth:
+        """Everything a window of this number is born with."""
+        schema, shares = self.schema, dict(self.settings.shares or ())
         kept = {name: share for name, share in shares.items() if name in schema.table_names}
         settings = replace(self.settings, shares=kept or None)
-        self.birth = Birth(settings, self.door.encoder.shapes, schema.cardinality, self.secret)
+        reserves = reserves_of(settings, window)
+        shapes = self.door.encoder.shapes
+        return Birth(settings, shapes, schema.cardinality, self.secret, reserves=reserves)
 
     # --- opening a store -----------------------------------------------------------
 
@@ -185,7 +193,7 @@ class Lifecycle:
             start = slots.start(slot) if slots is not None else None
             stop = slots.stop(slot) if slots is not None else None
             number = int(self.catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
-            birth = self.birth
+            birth = self.birth(number)
             with self.catalogue.transaction():
                 self.catalogue.run(
                     "INSERT INTO windows (number, state, slot, start, stop) "
@@ -195,7 +203,7 @@ class Lifecycle:
                     start,
                     stop,
                 )
-                self.ledger.open(number, birth.shares, now)
+                self.ledger.open(number, birth.shares, birth.reserves, now)
             reach("open.charged")
             arena = birth.arena()
             with self.tables.write(arena, "checkpoint", number) as add:

@@ -33,7 +33,7 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     if store.complete is None:
         return None
-    return store.birth.guarantee(store.complete.layout.tables[0].windows)
+    return store.birth(1).guarantee(store.complete.layout.tables[0].windows)
 
 
 def snapshot(store: Lifecycle) -> Snapshot | None:

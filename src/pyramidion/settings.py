@@ -108,6 +108,42 @@ class Settings:
             "budget shares of tables by name ('origin,dest' for a group); one not named has 1",
         ),
     )
+    weights: Literal["equal", "proportional", "least-error", "half"] = field(
+        default="half",
+        metadata=knobs.about(
+            "",
+            "choice",
+            knobs.one_of("equal", "proportional", "least-error", "half"),
+            "how tables share the budget, by how many counts a key has; `shares` by hand go first",
+        ),
+    )
+    quantiles: Literal["exponential", "smooth"] = field(
+        default="exponential",
+        metadata=knobs.about(
+            "",
+            "choice",
+            knobs.one_of("exponential", "smooth"),
+            "how private quantiles are read: exponential is exact, smooth is the paper's",
+        ),
+    )
+    weights_quantile: float = field(
+        default=0.1,
+        metadata=knobs.about(
+            "p",
+            "share of the keys",
+            knobs.number("above 0 and below 1", lambda p: 0 < p < 1),
+            "the quantile of counts per key that weights are made of",
+        ),
+    )
+    weights_share: float = field(
+        default=0.0,
+        metadata=knobs.about(
+            "",
+            "share of the budget",
+            knobs.reserve,
+            "kept back at the birth of a window that private weights are read from",
+        ),
+    )
     p_min: float | None = field(
         default=None,
         metadata=knobs.about(
@@ -247,12 +283,10 @@ class Settings:
             "models that take longer to train are given up; hot rows wait for them to be erased",
         ),
     )
-    weights_share: float = field(
-        default=0.0,
+    weights_every: int = field(
+        default=12,
         metadata=knobs.of_store(
-            "share of the budget",
-            knobs.reserve,
-            "kept back at a window's birth for private weights",
+            "windows", knobs.count, "private weights are read from one window in so many"
         ),
     )
     bins_share: float = field(
@@ -263,12 +297,36 @@ class Settings:
             "kept back at a window's birth for private bin edges",
         ),
     )
+    bins_every: int = field(
+        default=6,
+        metadata=knobs.of_store(
+            "windows", knobs.count, "private bin edges are read from one window in so many"
+        ),
+    )
     selection_share: float = field(
         default=0.0,
         metadata=knobs.of_store(
             "share of the budget",
             knobs.reserve,
             "kept back at a window's birth for private group selection",
+        ),
+    )
+
+    rebuild_share: float = field(
+        default=0.0,
+        metadata=knobs.of_store(
+            "share of the budget",
+            knobs.reserve,
+            "kept back at a window's birth for counting it again, should its tables be tampered",
+        ),
+    )
+    unit_block: str | timedelta | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "duration",
+            knobs.optional(knobs.duration),
+            "with `unit`, at most k rows of a person count in a block of this length; "
+            "None: as many hot steps as the hot window has",
         ),
     )
 
@@ -287,8 +345,8 @@ class Settings:
             )
         if Fraction(repr(self.prior_share)) + sum(self.reserves.values()) >= 1:
             raise SchemaError(
-                "settings 'prior_share', 'weights_share', 'bins_share' and 'selection_share' sum "
-                "to 1 or more and leave the tables nothing; lower one of them"
+                "settings 'prior_share', 'weights_share', 'bins_share', 'selection_share' and "
+                "'rebuild_share' sum to 1 or more and leave the tables nothing; lower one of them"
             )
         self._check_windows()
 
@@ -353,11 +411,12 @@ class Settings:
 
     @property
     def reserves(self) -> dict[str, Fraction]:
-        """What each window keeps back of its budget, exact on the decimals that were written."""
+        """What a window keeps back of its budget at most, exact on the decimals as written."""
         kept = {
             "weights": self.weights_share,
             "bins": self.bins_share,
             "selection": self.selection_share,
+            "rebuild": self.rebuild_share,
         }
         return {name: Fraction(repr(share)) for name, share in kept.items()}
 

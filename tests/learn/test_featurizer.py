@@ -149,8 +149,8 @@ def test_every_setting_is_a_parameter_with_the_same_default_but_the_store_s_are_
 def test_the_knobs_of_a_store_are_those_of_windows_by_time_and_of_reserves() -> None:
     assert [knob.name for knob in Settings.knobs() if knob.store] == [
         "count_window", "retention", "hot_window", "hot_rows", "hot_step", "hot_step_rows",
-        "max_skew", "origin", "checkpoint_rows", "train_within", "weights_share", "bins_share",
-        "selection_share",
+        "max_skew", "origin", "checkpoint_rows", "train_within", "weights_every", "bins_share",
+        "bins_every", "selection_share", "rebuild_share", "unit_block",
     ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def born(**settings: Any) -> Birth:
 @settings(max_examples=50)
 def test_shares_sum_to_exactly_one(names: list[str], prior: float, first: float) -> None:
     chosen: Mapping[str, float] = {names[0]: first}
-    shares = shares_of(Settings(epsilon=1.0, prior_share=prior, shares=chosen), names)
+    shares = shares_of(Settings(epsilon=1.0, prior_share=prior, shares=chosen), names, {})
     assert sum(shares) == 1
     assert shares[0] == Fraction(repr(prior))
     assert all(share > 0 for share in shares)
@@ -52,7 +52,7 @@ def test_shares_and_reserves_sum_to_exactly_one(
 ) -> None:
     reserved = dict(zip(("weights_share", "bins_share", "selection_share"), kept, strict=True))
     chosen = Settings(epsilon=1.0, prior_share=prior, shares={names[0]: first}, **reserved)
-    shares = shares_of(chosen, names)
+    shares = shares_of(chosen, names, chosen.reserves)
     assert sum(shares) + sum(chosen.reserves.values()) == 1
     assert shares[0] == Fraction(repr(prior))
     assert all(share > 0 for share in shares)
@@ -65,7 +65,7 @@ def test_reserves_leave_the_tables_something_however_close_to_one_the_decimals_c
     near = Settings(
         epsilon=1.0, prior_share=0.1, weights_share=0.8999999999999999, bins_share=9.9e-17
     )
-    shares = shares_of(near, ["a"])
+    shares = shares_of(near, ["a"], near.reserves)
     assert shares[1] == Fraction(1, 10**18)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pyramidion import PrivacyError, Settings
-from pyramidion.privacy.birth import shares_of
+from pyramidion.privacy.birth import reserves_of, shares_of
 from pyramidion.privacy.budget import budget_of, epsilon_of, rho_of
 from pyramidion.privacy.ledger import Ledger, Line, MemoryBook
-from tests.privacy.ledgers import EVERY, PURE, RESERVES, TABLES, lines_of, opened
+from tests.privacy.ledgers import EVERY, KEPT, PURE, RESERVES, TABLES, lines_of, opened
 
 # Birth
 
@@ -34,9 +34,10 @@ def test_a_birth_is_written_as_budget_tables_and_reserves(settings: dict[str, An
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_shares_of_the_tables_and_the_reserves_are_the_budget(delta: float) -> None:
     settings = Settings(epsilon=0.7, delta=delta, bins_share=0.07, shares={"b": 0.3})
-    shares = shares_of(settings, ["a", "b"])
+    kept = reserves_of(settings, 1)
+    shares = shares_of(settings, ["a", "b"], kept)
     ledger = Ledger(MemoryBook(), settings)
-    ledger.open(0, dict(zip(["", "a", "b"], shares, strict=True)), now=0)
+    ledger.open(0, dict(zip(["", "a", "b"], shares, strict=True)), kept, now=0)
     _, budget = budget_of(settings)
     assert ledger.left(0, "bins") == budget * Fraction(7, 100)
     assert ledger.spent(0) + ledger.left(0, "bins") == budget
@@ -51,10 +52,10 @@ def test_budgets_are_rho_with_delta_epsilon_without_and_nothing_without_privacy(
 
 def test_tables_and_reserves_may_take_the_whole_budget_and_no_more() -> None:
     most = Fraction(1) - sum(RESERVES.values())
-    opened().open(0, {"": most}, now=0)
+    opened().open(0, {"": most}, KEPT, now=0)
     ledger = opened()
     with pytest.raises(PrivacyError, match=r"epsilon 3 .* 2\.55001, its reserves for 0\.45; give"):
-        ledger.open(0, {"": most + Fraction(1, 10**30)}, now=0)
+        ledger.open(0, {"": most + Fraction(1, 10**30)}, KEPT, now=0)
     assert not lines_of(ledger)
 
 
@@ -62,7 +63,7 @@ def test_tables_and_reserves_may_take_the_whole_budget_and_no_more() -> None:
 def test_a_share_that_is_not_positive_and_exact_is_refused(share: Any) -> None:
     ledger = opened()
     with pytest.raises(PrivacyError):
-        ledger.open(0, TABLES | {"bad": share}, now=0)
+        ledger.open(0, TABLES | {"bad": share}, KEPT, now=0)
     assert not lines_of(ledger)
 
 
@@ -70,7 +71,7 @@ def test_a_window_is_born_once() -> None:
     ledger = opened(0, 1)
     before = lines_of(ledger)
     with pytest.raises(PrivacyError, match="window 1 is charged already"):
-        ledger.open(1, TABLES, now=9)
+        ledger.open(1, TABLES, KEPT, now=9)
     assert lines_of(ledger) == before
 
 
@@ -183,7 +184,7 @@ def test_only_what_a_window_reserves_for_can_be_spent_on(purpose: str) -> None:
     ledger = opened(0)
     with pytest.raises(PrivacyError, match="has no reserve for"):
         ledger.spend(purpose, Fraction(1, 100), [0], now=1)
-    with pytest.raises(PrivacyError, match="only for: bins, selection, weights"):
+    with pytest.raises(PrivacyError, match="only for: bins, rebuild, selection, weights"):
         ledger.left(0, purpose)
 
 
@@ -254,7 +255,7 @@ def test_a_window_that_spent_all_has_the_epsilon_of_the_settings(delta: float) -
 
 def test_a_pure_epsilon_is_reported_as_spent_and_never_rounded_down() -> None:
     ledger = opened(0)
-    ledger.open(1, {"": Fraction(1, 7)}, now=1)
+    ledger.open(1, {"": Fraction(1, 7)}, KEPT, now=1)
     first, second = ledger.report().windows
     for window, spent in ((first, Fraction(255, 100)), (second, Fraction(3, 7))):
         assert window.spent == spent <= Fraction(window.epsilon)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pyramidion import PrivacyError, Settings
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.ledger import Ledger, Line, MemoryBook
-from tests.privacy.ledgers import EVERY, PURE, RESERVES, TABLES, opened
+from tests.privacy.ledgers import EVERY, KEPT, PURE, RESERVES, TABLES, opened
 
 
 class BrokenBook(MemoryBook):
@@ -42,13 +42,13 @@ def test_a_ledger_reopened_on_its_book_goes_on_where_it_was(settings: dict[str, 
         with pytest.raises(PrivacyError, match="was asked"):
             second.spend("selection", budget / 15, [0, 1], now=2)
     with pytest.raises(PrivacyError, match="charged already"):
-        second.open(1, TABLES, now=2)
+        second.open(1, TABLES, KEPT, now=2)
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        lambda ledger: ledger.open(1, TABLES, now=1),
+        lambda ledger: ledger.open(1, TABLES, KEPT, now=1),
         lambda ledger: ledger.spend("selection", Fraction(1, 5), [0], now=1),
         lambda ledger: ledger.forfeit([0], now=1, why=""),
     ],
@@ -165,7 +165,7 @@ class Anything(RuleBasedStateMachine):
     def open(self, window: int, extra: Fraction) -> None:
         tables = TABLES | {"carrier": TABLES["carrier"] + extra}
         allowed = not extra and (window, "bins") not in self.left
-        if self.attempt(lambda: self.ledger.open(window, tables, now=0), allowed=allowed):
+        if self.attempt(lambda: self.ledger.open(window, tables, KEPT, now=0), allowed=allowed):
             for purpose, share in RESERVES.items():
                 self.left[window, purpose] = share * self.budget
 

@@ -96,7 +96,7 @@ class Life:
         """From the first row to the last erasure."""
         self.store = Pyramid.create(self.disk / "store", SCHEMA, SETTINGS, **self.given)
         lifecycle = self.store._lifecycle
-        self._door, self._layout = lifecycle.door, lifecycle.birth.layout
+        self._door, self._layout = lifecycle.door, lifecycle.birth(1).layout
         self._observe(100.1, 5)
         self._observe(100.1, 1, marked=True)
         self._observe(100.2, 1)

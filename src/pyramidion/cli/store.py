@@ -115,10 +115,11 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def _birth(schema: Schema, settings: Settings) -> Birth:
     """What the store's windows will be born with."""
     from pyramidion.observations import Door
-    from pyramidion.privacy.birth import Birth
+    from pyramidion.privacy.birth import Birth, reserves_of
 
     shapes = Door(schema, settings, b"nobody's").encoder.shapes
-    return Birth(settings, shapes, schema.cardinality, b"nobody's")
+    reserves = reserves_of(settings, 2)  # as most are: the first is read for weights and bins
+    return Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
 
 
 def _hot(settings: Settings) -> str:

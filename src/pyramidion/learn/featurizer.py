@@ -108,6 +108,10 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         max_rows_per_window: int = 100_000_000,
         prior_share: float = 0.02,
         shares: Mapping[str, float] | None = None,
+        weights: Literal["equal", "proportional", "least-error", "half"] = "half",
+        quantiles: Literal["exponential", "smooth"] = "exponential",
+        weights_quantile: float = 0.1,
+        weights_share: float = 0.0,
         p_min: float | None = None,
         weight_unit: int = 1,
         dense_limit: int = 65_536,
@@ -134,6 +138,10 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_rows_per_window = max_rows_per_window
         self.prior_share = prior_share
         self.shares = shares
+        self.weights = weights
+        self.quantiles = quantiles
+        self.weights_quantile = weights_quantile
+        self.weights_share = weights_share
         self.p_min = p_min
         self.weight_unit = weight_unit
         self.dense_limit = dense_limit

@@ -7,7 +7,7 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,11 +25,16 @@ from pyramidion.privacy.randomness import Randomness
 from pyramidion.settings import Settings
 
 
-def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
+def shares_of(
+    settings: Settings,
+    names: Sequence[str],
+    reserves: Mapping[str, Fraction],
+    weights: Mapping[str, Fraction] | None = None,
+) -> list[Fraction]:
     """Share of the budget of the prior and of each table.
 
-    The prior has `prior_share`, the tables divide what that and the reserves
-    leave: these shares and the reserves sum to exactly one.
+    The prior has `prior_share`, the tables divide what that and the reserves leave, by hand or
+    by their ``weights``: these shares and the reserves sum to exactly one.
     """
     unknown = sorted(set(dict(settings.shares or ())) - set(names))
     if unknown:
@@ -37,19 +42,47 @@ def shares_of(settings: Settings, names: Sequence[str]) -> list[Fraction]:
             f"shares name the table {unknown[0]!r}, which the schema does not have; "
             f"its tables are {', '.join(map(repr, names))}"
         )
-    relative = [Fraction(settings.share(name)) for name in names]
+    if settings.shares is None and weights is not None:
+        relative = [Fraction(weights[name]) for name in names]
+    else:
+        relative = [Fraction(settings.share(name)) for name in names]
     prior = Fraction(repr(settings.prior_share))  # the decimal, as in the reserves
-    rest = (1 - prior - sum(settings.reserves.values())) / sum(relative)
+    rest = (1 - prior - sum(reserves.values())) / sum(relative)
     return [prior, *(share * rest for share in relative)]
 
 
+def reserves_of(settings: Settings, window: int) -> dict[str, Fraction]:
+    """What a window of this number keeps back of its budget: weights and bins are read rarely."""
+    reserves = dict(settings.reserves)
+    if settings.weights == "equal" or settings.shares or (window - 1) % settings.weights_every:
+        reserves["weights"] = Fraction(0)
+    if (window - 1) % settings.bins_every:
+        reserves["bins"] = Fraction(0)
+    return {purpose: share for purpose, share in reserves.items() if share}
+
+
 class Birth:
-    """Everything a new window needs, the same for each window of a stream."""
+    """Everything a new window needs.
+
+    ``reserves`` are the shares of the budget that it keeps back, ``weights`` how its tables
+    divide the rest (None: equally, or by hand), ``k`` how many observations its noise hides.
+    """
 
     def __init__(
-        self, settings: Settings, shapes: Sequence[TableShape], labels: int, secret: bytes
+        self,
+        settings: Settings,
+        shapes: Sequence[TableShape],
+        labels: int,
+        secret: bytes,
+        *,
+        reserves: Mapping[str, Fraction] | None = None,
+        weights: Mapping[str, Fraction] | None = None,
+        k: int | None = None,
     ) -> None:
         self.settings = settings
+        self.reserves = {name: share for name, share in (reserves or {}).items() if share}
+        self._weights = weights
+        self._k = settings.k if k is None else k
         self._labels = labels
         self._secret = secret
         self._sizes: list[tuple[str, Kind, int, int]] = [(PRIOR, "dense", 1, 1)]
@@ -63,12 +96,13 @@ class Birth:
     def shares(self) -> dict[str, Fraction]:
         """Share of the budget of each table, the prior's first."""
         names = [name for name, *_ in self._sizes]
-        return dict(zip(names, shares_of(self.settings, names[1:]), strict=True))
+        shares = shares_of(self.settings, names[1:], self.reserves, self._weights)
+        return dict(zip(names, shares, strict=True))
 
     @cached_property
     def noises(self) -> tuple[Noise | None, ...]:
         """The noise of each table, the prior's first; None where epsilon is inf."""
-        if sum(self.shares.values()) > 1:
+        if sum(self.shares.values()) + sum(self.reserves.values()) > 1:
             raise PrivacyError("the tables' shares exceed the budget; they must sum to one")
         return tuple(self._noise(self.shares[name], rows) for name, _, rows, _ in self._sizes)
 
@@ -79,10 +113,10 @@ class Birth:
         if s.mechanism == "laplace":
             epsilon = share * self._budget
             return DiscreteLaplace.at_least(
-                laplace_scale(epsilon=epsilon, k=s.k, omega=s.omega, rows=rows)
+                laplace_scale(epsilon=epsilon, k=self._k, omega=s.omega, rows=rows)
             )
         return DiscreteGaussian.at_least(
-            gaussian_variance(rho=share * self._budget, k=s.k, omega=s.omega, rows=rows)
+            gaussian_variance(rho=share * self._budget, k=self._k, omega=s.omega, rows=rows)
         )
 
     @cached_property

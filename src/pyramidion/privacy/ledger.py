@@ -153,8 +153,9 @@ class Report:
 class Ledger:
     """Charges windows, and refuses what their budgets cannot pay.
 
-    >>> ledger = Ledger(MemoryBook(), Settings(epsilon=1, delta=0, selection_share=0.1))
-    >>> ledger.open(0, {"": Fraction(1, 50), "carrier": Fraction(22, 25)}, now=0)
+    >>> ledger = Ledger(MemoryBook(), Settings(epsilon=1, delta=0))
+    >>> tables = {"": Fraction(1, 50), "carrier": Fraction(22, 25)}
+    >>> ledger.open(0, tables, {"selection": Fraction(1, 10)}, now=0)
     >>> ledger.spend("selection", Fraction(3, 50), [0], now=1)
     >>> ledger.spent(0), ledger.left(0, "selection")
     (Fraction(24, 25), Fraction(1, 25))
@@ -170,12 +171,17 @@ class Ledger:
         self._reserves = settings.reserves
         self._lock = book.lock  # one order of locks, whoever comes from above
 
-    def open(self, window: int, tables: Mapping[str, Fraction], now: int) -> None:
-        """Charge the birth of a window: its budget, tables by their shares, its reserves.
+    def open(
+        self,
+        window: int,
+        tables: Mapping[str, Fraction],
+        reserves: Mapping[str, Fraction],
+        now: int,
+    ) -> None:
+        """Charge the birth of a window: its budget, its tables and reserves by their shares.
 
         Call it before the noise exists, and once: a window is charged for one draw.
         """
-        reserves = {purpose: share for purpose, share in self._reserves.items() if share}
         for share in (*tables.values(), *reserves.values()):
             if _exact(share) <= 0:
                 raise PrivacyError("a table or reserve with a share of 0 or less; raise its share")
