@@ -24,6 +24,8 @@ from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.settings import Settings
 
+Size = tuple[str, Kind, int, int]
+
 
 def shares_of(
     settings: Settings,
@@ -61,6 +63,16 @@ def reserves_of(settings: Settings, window: int) -> dict[str, Fraction]:
     return {purpose: share for purpose, share in reserves.items() if share}
 
 
+def sizes_of(settings: Settings, shapes: Sequence[TableShape]) -> list[Size]:
+    """Name, kind, hash rows and width of each table but the prior: dense, or a sketch."""
+    return [
+        (shape.name, settings.sketch, settings.rows, settings.buckets)
+        if shape.codes is None
+        else (shape.name, "dense", 1, shape.codes)
+        for shape in shapes
+    ]
+
+
 class Birth:
     """Everything a new window needs.
 
@@ -85,12 +97,7 @@ class Birth:
         self._k = settings.k if k is None else k
         self._labels = labels
         self._secret = secret
-        self._sizes: list[tuple[str, Kind, int, int]] = [(PRIOR, "dense", 1, 1)]
-        for shape in shapes:
-            if shape.codes is not None:
-                self._sizes.append((shape.name, "dense", 1, shape.codes))
-            else:
-                self._sizes.append((shape.name, settings.sketch, settings.rows, settings.buckets))
+        self._sizes: list[Size] = [(PRIOR, "dense", 1, 1), *sizes_of(settings, shapes)]
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:
