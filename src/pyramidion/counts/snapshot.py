@@ -82,10 +82,6 @@ class Snapshot:
         """Whether it answers no more."""
         return bool(self._expired)
 
-    def holds(self, arena: Arena | None) -> bool:
-        """Whether these are its tables."""
-        return arena is not None and vars(self).get("_arena") is arena
-
     def _fresh(self) -> Estimates:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
         estimates: Estimates | None = vars(self).get("estimates")
@@ -98,6 +94,12 @@ class Snapshot:
         """How many observations the tables count."""
         self._fresh()
         return self._arena.rows
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables, the prior's first."""
+        self._fresh()
+        return list(self._arena.layout.index)
 
     @property
     def encoder(self) -> Encoder:
