@@ -32,7 +32,7 @@ def exp_interval(gamma: Fraction, bits: int) -> tuple[int, int]:
     return (one << bits) // high, -(-(one << bits) // low)
 
 
-class _Uniform:
+class Uniform:
     """A uniform number in [0, 1) of which only the first ``bits`` binary digits are drawn yet."""
 
     def __init__(self, digits: int, bits: int, words: Words) -> None:
@@ -52,21 +52,27 @@ class _Uniform:
             self._bits += 64
 
 
-def _coin(words: Words, gamma: Fraction) -> bool:
-    return _Uniform(words.take(), 64, words).is_below_exp(gamma)
+def below(words: Words, most: int) -> int:
+    """A fair integer of 0 to most - 1, for most up to 2**64 (Lemire's rejection)."""
+    while True:
+        product = words.take() * most
+        if product % 2**64 >= 2**64 % most:
+            return product >> 64
+
+
+def coin(words: Words, gamma: Fraction) -> bool:
+    """Heads with probability exp(-gamma), exactly."""
+    return Uniform(words.take(), 64, words).is_below_exp(gamma)
 
 
 def laplace(words: Words, t: int, shift: int) -> int:
     """``noise_kernels.discrete_laplace`` for one sample, in exact arithmetic."""
     while True:
-        product = words.take() * t
-        if product % 2**64 < 2**64 % t:
-            continue
-        u = product >> 64
-        if not _coin(words, Fraction(u, t)):
+        u = below(words, t)
+        if not coin(words, Fraction(u, t)):
             continue
         word = words.take()
-        uniform, v = _Uniform(word >> 1, 63, words), 0
+        uniform, v = Uniform(word >> 1, 63, words), 0
         while uniform.is_below_exp(Fraction(v + 1)):
             v += 1
         value = (u + t * v) >> shift
@@ -80,5 +86,5 @@ def gaussian(words: Words, t: int, squared_scale: Fraction) -> int:
     """``noise_kernels.discrete_gaussian`` for one sample, in exact arithmetic."""
     while True:
         value = laplace(words, t, 0)
-        if _coin(words, (abs(value) - squared_scale / t) ** 2 / (2 * squared_scale)):
+        if coin(words, (abs(value) - squared_scale / t) ** 2 / (2 * squared_scale)):
             return value
