@@ -66,11 +66,10 @@ class Reading:
 
     def _read(self, purpose: Purpose, window: int, now: int) -> None:
         store = self._store
-        unit, _ = budget_of(store.settings)
         amount = store.ledger.left(window, purpose) if store.settings.private else Fraction(0)
         store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])
         reach("read.spent")
-        values = self._values(purpose, window, unit, amount)
+        values = self._values(purpose, window, amount)
         with store.catalogue.transaction():
             reading = store.readings.add(window, purpose, values)
         store.readings.learned(reading)
@@ -78,9 +77,9 @@ class Reading:
         with store.arrivals:
             store.learn(store.schema)
 
-    def _values(self, purpose: Purpose, window: int, unit: str, amount: Fraction) -> Values:
+    def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
         store = self._store
-        rows, k = self._rows(window), store.settings.k
+        rows, k, unit = self._rows(window), store.settings.k, budget_of(store.settings)[0]
         if purpose == "bins":
             edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
             return {column: list(cuts) for column, cuts in edges.items()}

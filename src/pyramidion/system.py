@@ -37,7 +37,6 @@ from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
-
 from pyramidion.reading import Reading
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken

@@ -41,8 +41,7 @@ def read_cuts(
         for column in binned:
             found.setdefault(column, []).append(_values(observations, column))
     draws = sum(bins - 1 for bins, _ in binned.values())
-    private = unit != "none"
-    epsilon = epsilon_per_draw(budget, draws=draws, unit=unit) if private else CERTAIN
+    epsilon = CERTAIN if unit == "none" else epsilon_per_draw(budget, draws=draws, unit=unit)
     return {
         column: cuts(
             np.concatenate(found.get(column, [np.empty(0)])),
