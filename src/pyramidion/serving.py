@@ -52,7 +52,8 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
     if arena is None or promise is None or not store.published:
         return None
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
-    return Snapshot(Door(schema, store.settings, store.secret), arena, promise)
+    door = Door(schema, store.settings, store.secret)
+    return Snapshot(door, arena, promise, source=store.complete)
 
 
 class Serving:
@@ -65,8 +66,6 @@ class Serving:
         self._raw: weakref.WeakSet[Perishable] = weakref.WeakSet()
         self.current: Snapshot | None = None
         """The complete tables; None while there are none."""
-        self._source: Arena | None = None
-        """What it was made of."""
         self._renew("")
         store.changed.append(self._renew)
         store.leaving.append(lambda _: self._expire_raw())
@@ -79,7 +78,7 @@ class Serving:
             for old in list(self._snapshots):
                 old.expire(why)
             self._snapshots.clear()
-        self.current, self._source = snapshot(self._store), self._store.complete
+        self.current = snapshot(self._store)
         if self.current is not None:
             self._snapshots.add(self.current)
 
@@ -122,7 +121,7 @@ class Serving:
         store = self._store
         with store.moves:
             now = self.snapshot()
-            if self._source is not store.complete:  # a seal whose erasure is not finished
+            if not now.holds(store.complete):  # a seal whose erasure is not finished
                 raise StateError("the complete tables are changing; call advance() and try again")
 
             def read(some: Wanted) -> Iterator[HotBatch]:

@@ -127,7 +127,7 @@ def test_a_snapshot_that_cannot_be_made_at_a_retirement_leaves_none_of_before(
     assert old.expired
     store._lifecycle.changed[place] = call
     store.advance()
-    assert store._serving._source is store._lifecycle.complete
+    assert store.snapshot().holds(store._lifecycle.complete)
 
 
 def test_a_store_whose_recipe_is_damaged_opens_and_erases(stand: Stand) -> None:
