@@ -38,8 +38,9 @@ from pyramidion.errors import (
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
 from pyramidion.populating import Part, Populating, Window
-from pyramidion.privacy.birth import Birth, reserves_of
+from pyramidion.privacy.birth import Birth, reserves_of, sizes_of
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.privacy.weights import combined, tables_read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
@@ -114,20 +115,26 @@ class Lifecycle:
         schema, shares = self.schema, dict(self.settings.shares or ())
         kept = {name: share for name, share in shares.items() if name in schema.table_names}
         settings = replace(self.settings, shares=kept or None)
-        encoder = self.door.encoder
+        encoder, read = self.door.encoder, self.readings.of("weights").values()
+        quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
         return Birth(
             settings,
             encoder.shapes,
             schema.cardinality,
             self.secret,
             reserves=reserves_of(settings, self.due(window)),
+            weights=weights_of(settings, sizes_of(settings, encoder.shapes), quantiles),
             prior=encoder.prior,
         )
 
     def due(self, window: int) -> list[Purpose]:
         """What is to be read from a window of this number."""
         s, last = self.settings, {of: max(self.readings.of(of), default=None) for of in PURPOSES}
-        wanted = {"weights": False, "bins": bool(self.schema.binned)}
+        shapes = self.door.encoder.shapes
+        wanted = {
+            "weights": s.weighted and bool(tables_read(s, shapes)),
+            "bins": bool(self.schema.binned),
+        }
         every = {"weights": s.weights_every, "bins": s.bins_period}
         return [
             of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])

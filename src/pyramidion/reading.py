@@ -16,6 +16,7 @@ from pyramidion import records
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Observations
+from pyramidion.privacy import weights
 from pyramidion.privacy.bins import read_cuts
 from pyramidion.privacy.budget import budget_of
 from pyramidion.storage.hot import Parts
@@ -80,10 +81,12 @@ class Reading:
     def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
         store = self._store
         rows, k, unit = self._rows(window), store.settings.k, budget_of(store.settings)[0]
-        if purpose == "bins":
+        if purpose == "bins" or unit == "none":
             edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
             return {column: list(cuts) for column, cuts in edges.items()}
-        return {}
+        shapes, settings = store.door.encoder.shapes, store.settings
+        read = weights.read(rows, settings, shapes=shapes, budget=amount, unit=unit, k=k)
+        return {table: [quantile] for table, quantile in read.items()}
 
     def _rows(self, window: int) -> Iterator[Observations]:
         """The hot rows of a window, batch by batch."""

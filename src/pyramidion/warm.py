@@ -11,6 +11,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 
+from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
 from pyramidion.schema import Categorical, Continuous, Label, Schema
@@ -79,6 +80,7 @@ def warm() -> None:
         fresh = Counting(plain, settings)
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
+    KeyCounts().add(np.arange(3, dtype=np.uint64), np.ones(1, dtype=np.int64))
     clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pyramidion.judge import floats
 from pyramidion.observations import Observations
-from pyramidion.privacy.exponential import Unit, epsilon_per_draw
+from pyramidion.privacy.budget import Unit
+from pyramidion.privacy.exponential import epsilon_per_draw
 from pyramidion.privacy.quantiles import cuts
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.schema import Schema

@@ -27,6 +27,7 @@ from pyramidion.settings import Settings
 
 Reserves = dict[str, Fraction]
 """Shares of the budget that a window keeps back, by purpose."""
+Size = tuple[str, Kind, int, int]
 
 
 def shares_of(
@@ -62,6 +63,16 @@ def reserves_of(settings: Settings, due: Collection[str] = ("weights", "bins")) 
     return {of: share for of, share in settings.reserves.items() if share and of not in rarely}
 
 
+def sizes_of(settings: Settings, shapes: Sequence[TableShape]) -> list[Size]:
+    """Name, kind, hash rows and width of each table but the prior: dense, or a sketch."""
+    return [
+        (shape.name, settings.sketch, settings.rows, settings.buckets)
+        if shape.codes is None
+        else (shape.name, "dense", 1, shape.codes)
+        for shape in shapes
+    ]
+
+
 class Birth:
     """Everything a new window needs.
 
@@ -88,12 +99,7 @@ class Birth:
         self._k = settings.k if k is None else k
         self._labels = labels
         self._secret = secret
-        self._sizes: list[tuple[str, Kind, int, int]] = [(prior, "dense", 1, 1)]
-        for shape in shapes:
-            if shape.codes is not None:
-                self._sizes.append((shape.name, "dense", 1, shape.codes))
-            else:
-                self._sizes.append((shape.name, settings.sketch, settings.rows, settings.buckets))
+        self._sizes: list[Size] = [(prior, "dense", 1, 1), *sizes_of(settings, shapes)]
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:
