@@ -66,6 +66,7 @@ LABEL_REFUSALS = (
     'Label("rating", edges=[2, 3, 4], values=[1.5, 2.5])',
     'Label("rating", edges=[-1.7e308, 1.7e308])',
     'Label("late", classes=["no", "yes"]).centers',
+    'Label("delay", bins=4, bounds=(0, 60), values=[5, 20, 40, 60])',
 )
 
 SCHEMA_REFUSALS = (
@@ -82,6 +83,7 @@ SCHEMA_REFUSALS = (
     '("dest", "carrier")])',
     'Schema(features=[carrier, dest, comma], label=late, groups=[("carrier", "dest")])',
     'Schema(features=[carrier], label=[Label(f"label {i}", classes=range(10)) for i in range(4)])',
+    'Schema(features=[Categorical("carrier@7")], label=late)',
     'Schema(features=[carrier], label=late).feature("carier")',
     'Schema(features=[Categorical("carrier")], label=late).less("carrier")',
     'Schema(features=[Categorical("who"), Categorical("a")], label=late, unit="who").less("who")',

@@ -201,7 +201,7 @@ REFUSALS = {
     "bounds swapped": (lambda: Continuous("x", bins=2, bounds=(1, 0)), "the lower one first"),
     "three bounds": (lambda: Continuous("x", bins=2, bounds=(0, 1, 2)), "must be two numbers"),
     "bounds too near": (lambda: Continuous("x", bins=9, bounds=(1, 1 + 2e-16)), "'x' must strict"),
-    "no classes": (lambda: Label("y"), "'y' needs either classes or edges; write"),
+    "no classes": (lambda: Label("y"), "'y' needs either classes, edges, or bins"),
     "classes and edges": (lambda: Label("y", [0, 1], [2]), "'y' needs either classes"),
     "one class": (lambda: Label("y", [0]), "classes of label 'y' must hold at least 2"),
     "same classes": (lambda: Label("y", [0, False]), "0 and False.*keep one"),

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from pyramidion import records
 from pyramidion.counts.layout import PRIOR
-from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.schema import bare
+from pyramidion.superseding import drop, settle
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
 
@@ -28,44 +29,31 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
     Its share of the budget returns with the next window that is opened.
     """
     with store.moves, store.arrivals:
-        store.settle(now)
+        settle(store, now)
         schema, feature = store.schema.less(name), name in store.schema.feature_names
-        for window in store.windows.all():
-            if window.closed:
-                store.seal(window, now)
-        kept, after = {PRIOR, *schema.table_names}, store.last_batch()
-        complete = store.complete.only(kept) if store.complete is not None else None
-        populating = {n: window.arena.only(kept) for n, window in store.populating.items()}
-        files = [] if complete is None else [store.tables.write(complete, "complete")]
-        for row in store.tables.current("sealed"):
-            rest = store.tables.of(row).only(kept)
-            files.append(store.tables.write(rest, "sealed", row["window"]))
-        for number, arena in populating.items():
-            files.append(store.tables.write(arena, "checkpoint", number))
+        kept = {PRIOR, *schema.table_names}
         rows = store.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
-        reach("withdraw.written")
 
         def before() -> None:
             store.catalogue.note(schema=schema.to_toml())
             store.hot.replace(rows)
-            for file in files:
-                store.tables.supersede(file.kind, file.window)
-                file.add(after=after if file.kind == "checkpoint" else 0)
 
-        def withdrawn() -> None:
+        def after() -> None:
             store.learn(schema)
             if feature:
                 store.hot.replaced(rows)
-            for number, arena in populating.items():
-                window = store.populating[number]
-                window.arena, window.encoder = arena, store.encoder_of(arena)
-                window.after, window.fresh = after, 0
-            store.change(complete, f"{name!r} was withdrawn")
 
-        old = [step.key.id for step, _ in rows]
-        what = f"feature or group {name!r}"
-        store.erase(what, why, now, keys=old, before=before, after=withdrawn)
-        store.publish()
+        drop(
+            store,
+            lambda table: bare(table) in kept,
+            f"feature or group {name!r}",
+            why,
+            now,
+            told=f"{name!r} was withdrawn",
+            keys=[step.key.id for step, _ in rows],
+            before=before,
+            after=after,
+        )
 
 
 def take_over(store: Lifecycle, now: int) -> None:

@@ -28,7 +28,7 @@ from pyramidion.errors import ObservationError
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
 from pyramidion.hashing_values import NOT_FINITE, UnfitError, canonical
-from pyramidion.schema import Categorical, Continuous, Schema
+from pyramidion.schema import Categorical, Continuous, Feature, Schema
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 """A checked column: Arrow memory, or keys where values of several types were mixed."""
@@ -61,16 +61,18 @@ class TableShape:
 
     parts: tuple[str, ...]
     codes: int | None
+    read: int = 0
+    """The window that its bins, or those of the label, were read from; 0: none."""
 
     @property
     def name(self) -> str:
-        """The table's name: its features, joined by commas."""
-        return ",".join(self.parts)
+        """The table's name: its features, joined by commas, and where its bins are from."""
+        return ",".join(self.parts) + (f"@{self.read}" if self.read else "")
 
 
 def table_shapes(schema: Schema, dense_limit: int) -> tuple[TableShape, ...]:
     """Shape of each table: dense where all parts are finite and the product is small."""
-    shapes = []
+    shapes, label = [], max(label.read for label in schema.labels)
     for parts in schema.tables:
         codes: int | None = 1
         for part in parts:
@@ -78,8 +80,15 @@ def table_shapes(schema: Schema, dense_limit: int) -> tuple[TableShape, ...]:
             codes = None if codes is None or part_codes is None else codes * part_codes
         if codes is not None and len(parts) > 1 and codes > dense_limit:
             codes = None
-        shapes.append(TableShape(parts, codes))
+        reads = [read_of(schema.feature(part)) for part in parts]
+        shapes.append(TableShape(parts, codes, max(label, *reads)))
     return tuple(shapes)
+
+
+def read_of(feature: Feature) -> int:
+    """The window that a feature's bins were read from; 0: none."""
+    read = feature.read if isinstance(feature, Continuous) else None
+    return 0 if read is None else read.window
 
 
 class Encoder:
@@ -135,6 +144,11 @@ class Encoder:
             for i, part in enumerate(shape.parts):
                 plan[t, kernels.TABLE_FIRST + i] = self._number[part]
         self._tables = plan
+
+    @property
+    def prior(self) -> str:
+        """The name of the table of label totals."""
+        return TableShape((), None, max(label.read for label in self.schema.labels)).name
 
     # --- bulk -----------------------------------------------------------------
 

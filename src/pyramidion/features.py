@@ -3,24 +3,23 @@
 A feature turns a value into a *code*, the row of its count table. Declared
 domains and bins give finitely many codes and a dense table; open categories
 are hashed into a sketch. Everything here is written by people before any
-observation is seen, so nothing here can leak one.
+observation is seen, so nothing here can leak one; but for bin edges that were read
+from rows, privately (`Continuous.cut`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
+from pyramidion.bins import MOST_BINS, Read, checked_bounds, even_cuts
 from pyramidion.checks import (
     Value,
     bin_names,
     checked_cuts,
-    checked_items,
     checked_keys,
     checked_name,
-    checked_number,
     checked_values,
     checked_whole,
     dumped,
@@ -30,9 +29,6 @@ from pyramidion.checks import (
     require_keys,
 )
 from pyramidion.errors import SchemaError
-
-MOST_BINS = 65_536
-"""As many rows as a dense table of the default ``dense_limit`` holds."""
 
 
 @dataclass(frozen=True, init=False)
@@ -79,9 +75,9 @@ class Categorical:
 class Continuous:
     """A feature whose values are numbers, counted in bins.
 
-    Either ``edges``, the inner cut points, or ``bins`` even bins over
-    ``bounds``. Value v is in bin i when cuts[i-1] <= v < cuts[i]; values beyond
-    the bounds fall in the end bins.
+    Either ``edges``, the inner cut points, or ``bins`` over ``bounds``: even ones,
+    until a store has read private ones from its rows. Value v is in bin i when
+    cuts[i-1] <= v < cuts[i]; values beyond the bounds fall in the end bins.
 
     >>> Continuous("distance", bins=4, bounds=(0, 5000)).cuts
     (1250.0, 2500.0, 3750.0)
@@ -93,6 +89,7 @@ class Continuous:
     edges: tuple[float, ...] | None
     bins: int | None
     bounds: tuple[float, float] | None
+    read: Read | None
 
     def __init__(
         self,
@@ -112,17 +109,30 @@ class Continuous:
             edges = checked_cuts(f"the edges of feature {name!r}", edges)
         if bins is not None:
             bins = checked_whole(f"bins of feature {name!r}", bins, 2, MOST_BINS)
-            bounds = _checked_bounds(name, bounds)
-        fill(self, name=name, edges=edges, bins=bins, bounds=bounds)
+            bounds = checked_bounds(f"feature {name!r}", bounds)
+        fill(self, name=name, edges=edges, bins=bins, bounds=bounds, read=None)
         checked_cuts(f"the cut points between the bounds of feature {name!r}", self.cuts)
 
     @cached_property
     def cuts(self) -> tuple[float, ...]:
         """The inner cut points, one fewer than the bins."""
+        if self.read is not None:
+            return self.read.edges
         if self.bins is None or self.bounds is None:
             return self.edges or ()
-        low, high = map(Fraction, self.bounds)  # exact: no overflow, no drift
-        return tuple(float(low + (high - low) * i / self.bins) for i in range(1, self.bins))
+        return even_cuts(self.bins, self.bounds)
+
+    def cut(self, read: Read | None) -> Continuous:
+        """The same feature with its bins cut at edges that were read from rows, privately.
+
+        >>> distance = Continuous("distance", bins=3, bounds=(0, 5000))
+        >>> distance.cut(Read(7, (500.0, 900.0))).bin_names
+        ('<500', '500..900', '>=900')
+        """
+        made = Continuous(self.name, self.edges, self.bins, self.bounds)
+        fill(made, read=read)
+        vars(made).pop("cuts")  # those that were declared
+        return made
 
     @property
     def dense(self) -> bool:
@@ -166,13 +176,3 @@ def feature_from_dict(data: object, position: int) -> Feature:
     raise SchemaError(
         f"{what} has the unknown type {kind!r}; {nearest(kind, ('categorical', 'continuous'))}"
     )
-
-
-def _checked_bounds(name: str, given: object) -> tuple[float, float]:
-    what = f"the bounds of feature {name!r}"
-    bounds = [checked_number(f"a number in {what}", bound) for bound in checked_items(what, given)]
-    if len(bounds) != 2 or not bounds[0] < bounds[1]:
-        raise SchemaError(
-            f"{what} must be two numbers, the lower one first; write bounds=(low, high)"
-        )
-    return bounds[0], bounds[1]

@@ -38,14 +38,16 @@ from pyramidion.errors import (
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
 from pyramidion.populating import Part, Populating, Window
-from pyramidion.privacy.birth import Birth, reserves_of
+from pyramidion.privacy.birth import Birth, reserves_of, sizes_of
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.privacy.weights import combined, tables_read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
 from pyramidion.storage.hot import HotWindow, Parts, Step
+from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.tables import Tables
 
@@ -74,6 +76,7 @@ class Lifecycle:
         self.ledger = Ledger(catalogue, settings)
         self.secret = keys.get(int(catalogue.about("secret")))
         self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
+        self.readings = Readings(catalogue, keys)
         self._segments = Segments(folder / "hot")
         self.learn(schema)
         self._remove_strangers()
@@ -87,6 +90,8 @@ class Lifecycle:
         """When the oldest window that is not erased began; None: look it up."""
         self.changed: list[Callable[[str], None]] = []
         """Called when the complete tables change; with a reason when older ones must go."""
+        self.opening: list[Callable[[int], None]] = []
+        """Called with the time before a window is born."""
         self.leaving: list[Callable[[Leaving], None]] = []
         """Called before hot rows leave for good; what it raises does not keep them."""
         self._load()
@@ -95,24 +100,45 @@ class Lifecycle:
     def refuse_unusable(schema: Schema, settings: Settings) -> None:
         """Raise for a schema and settings that no window could be born with."""
         shapes = Door(schema, settings, b"nobody's").encoder.shapes
-        for window in (1, 2):  # one that is read, and one that is not
-            reserves = reserves_of(settings, window)
-            birth = Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
-            birth.layout  # noqa: B018
+        reserves = reserves_of(settings)
+        birth = Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
+        birth.layout  # noqa: B018
 
     def learn(self, schema: Schema) -> None:
-        """Observe by this schema from now on."""
+        """Observe by this schema from now on, in the bins that were read last."""
         self.schema = schema
-        self.door = Door(schema, self.settings, self.secret)
+        cuts = self.readings.cuts(max(self.readings.of("bins"), default=0))
+        self.door = Door(schema.cut(cuts), self.settings, self.secret)
 
     def birth(self, window: int) -> Birth:
         """Everything a window of this number is born with."""
         schema, shares = self.schema, dict(self.settings.shares or ())
         kept = {name: share for name, share in shares.items() if name in schema.table_names}
         settings = replace(self.settings, shares=kept or None)
-        reserves = reserves_of(settings, window)
+        encoder, read = self.door.encoder, self.readings.of("weights").values()
+        quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
+        return Birth(
+            settings,
+            encoder.shapes,
+            schema.cardinality,
+            self.secret,
+            reserves=reserves_of(settings, self.due(window)),
+            weights=weights_of(settings, sizes_of(settings, encoder.shapes), quantiles),
+            prior=encoder.prior,
+        )
+
+    def due(self, window: int) -> list[Purpose]:
+        """What is to be read from a window of this number."""
+        s, last = self.settings, {of: max(self.readings.of(of), default=None) for of in PURPOSES}
         shapes = self.door.encoder.shapes
-        return Birth(settings, shapes, schema.cardinality, self.secret, reserves=reserves)
+        wanted = {
+            "weights": s.weighted and bool(tables_read(s, shapes)),
+            "bins": bool(self.schema.binned),
+        }
+        every = {"weights": s.weights_every, "bins": s.bins_period}
+        return [
+            of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])
+        ]
 
     # --- opening a store -----------------------------------------------------------
 
@@ -148,7 +174,7 @@ class Lifecycle:
 
     def encoder_of(self, arena: Arena) -> Encoder:
         """Makes the keys of these tables: a group that began later is not among them."""
-        schema = self.schema.only(arena.layout.index)
+        schema = self.schema.only(arena.layout.index).cut(self.readings.cuts(arena.layout.read))
         return Encoder(schema, self.secret, self.settings.dense_limit)
 
     def _replay(self) -> None:
@@ -192,7 +218,9 @@ class Lifecycle:
             slots = self.windows.slots
             start = slots.start(slot) if slots is not None else None
             stop = slots.stop(slot) if slots is not None else None
-            number = int(self.catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
+            for call in self.opening:
+                call(now)
+            number = self.next_window()
             birth = self.birth(number)
             with self.catalogue.transaction():
                 self.catalogue.run(
@@ -218,6 +246,10 @@ class Lifecycle:
             with self.arrivals:
                 self._adopt(number, arena, after)
             return number
+
+    def next_window(self) -> int:
+        """The number of the window that is opened next."""
+        return int(self.catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
 
     # --- checkpoint -------------------------------------------------------------------------
 
@@ -354,8 +386,8 @@ class Lifecycle:
         ]
         if not sealed:
             return
-        left = self.catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'")
-        complete = self._without(sealed) if left > len(sealed) else None
+        left = {row["window"] for row in self.tables.current("sealed")} - set(sealed)
+        complete = self._without(sealed) if left else None
         file = (
             nullcontext(_nothing) if complete is None else self.tables.write(complete, "complete")
         )
@@ -378,12 +410,12 @@ class Lifecycle:
         if complete is None:
             raise StateError("there are no complete tables to take windows off; reopen the store")
         try:
-            for number in numbers:
-                complete = complete.less(self.tables.sealed(number))
+            for row in self.tables.current("sealed"):
+                if row["window"] in numbers:  # of one in old bins, nothing may be left
+                    complete = complete.less(self.tables.of(row))
         except (FormatError, StorageError):
-            rows = self.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-            others = [row["number"] for row in rows if row["number"] not in numbers]
-            return Arena.total(self.tables.sealed(number) for number in others)
+            rows = self.tables.current("sealed")
+            return Arena.total(self.tables.of(row) for row in rows if row["window"] not in numbers)
         return complete
 
     def erase(
@@ -416,10 +448,13 @@ class Lifecycle:
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
+                held += self.readings.keys(windows, *PURPOSES)
+                self.readings.forget(windows, *PURPOSES)
                 return [*held, *keys, *(row["key"] for row in gone)]
 
             def forgotten() -> None:
                 self._oldest = None
+                self.readings.forgotten(windows, *PURPOSES)
                 with self.arrivals:
                     self.hot.forgotten(list(steps))
                 after()

@@ -80,10 +80,23 @@ class Observations(Rows):
     times: NDArray[np.int64] | None = field(repr=False)
     refused: int
     problems: Problems
+    numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    """The values of labels whose bins are read from rows, and so differ between windows."""
 
     def under(self, encoder: Encoder) -> Observations:
         """The same rows, to be counted in the tables of another encoder of the same stream."""
-        return replace(self, encoder=encoder)
+        if encoder.schema.labels == self.encoder.schema.labels:
+            return replace(self, encoder=encoder)
+        return replace(self, encoder=encoder, labels=self._labels(encoder.schema))
+
+    def _labels(self, schema: Schema) -> NDArray[np.int64]:
+        """The joint labels where bins are cut elsewhere; there are as many."""
+        sizes = [label.cardinality for label in schema.labels]
+        codes = list(np.unravel_index(self.labels, sizes))
+        for place, label in enumerate(schema.labels):
+            if label.name in self.numbers:
+                codes[place] = _cut(np.array(label.edges), self.numbers[label.name])
+        return np.ravel_multi_index(codes, sizes).astype(np.int64)
 
     def take(self, rows: NDArray[np.int64]) -> Observations:
         """These rows alone, in this order."""
@@ -94,6 +107,7 @@ class Observations(Rows):
             labels=self.labels[rows],
             weights=self.weights if self.weights.size == 1 else self.weights[rows],
             times=None if self.times is None else self.times[rows],
+            numbers={name: column[rows] for name, column in self.numbers.items()},
         )
 
 
@@ -169,6 +183,7 @@ class Door:
             times,
             int(judge.bad.sum()),
             judge.problems,
+            self._numbers(raw),
         )
         if not judge.problems:
             return found, raw, None
@@ -195,6 +210,11 @@ class Door:
             joint *= label.cardinality
             joint += self._label(label, raw[label.name], judge)
         return joint
+
+    def _numbers(self, raw: dict[str, Raw]) -> dict[str, NDArray[np.float64]]:
+        moving = [label.name for label in self.schema.labels if label.bins is not None]
+        length = len(next(iter(raw.values()))) if moving else 0
+        return {name: floats(numbers(name, raw[name], Judge(length))) for name in moving}
 
     def _label(self, label: Label, raw: Raw, judge: Judge) -> NDArray[np.int64]:
         if label.edges is not None:
@@ -233,6 +253,10 @@ def _some(column: Raw, rows: NDArray[np.int64]) -> Raw:
 def _bins(name: str, cuts: NDArray[np.float64], raw: Raw, judge: Judge) -> NDArray[np.int64]:
     column = numbers(name, raw, judge)
     judge.mark(name, column.is_null(), NO_LABEL)
+    return _cut(cuts, floats(column))
+
+
+def _cut(cuts: NDArray[np.float64], column: NDArray[np.float64]) -> NDArray[np.int64]:
     bins = np.empty(len(column), dtype=np.uint64)
-    cut_all(floats(column), 0, cuts.size, cuts, bins)
+    cut_all(column, 0, cuts.size, cuts, bins)
     return bins.astype(np.int64)

@@ -14,6 +14,7 @@ from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.populating import Window
 from pyramidion.storage.hot import Step
+from pyramidion.superseding import drop_bins, superseded
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Schedule:
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)
             self._forget(now, done)
+            drop_bins(store, superseded(store), "tables in newer bins have filled", now)
             for window in store.windows.full():
                 store.checkpoint(window)
                 done.checkpoints.append(window.number)
@@ -94,6 +96,7 @@ class Schedule:
         done.checkpoints += self._checkpoint_before(steps)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
         done.retired = past
+        drop_bins(store, past, "the window they were read from is past its time", now)
         told = [f"hot step {step.number}" for step in steps]
         told += [f"window {number}" for number in past]
         why = "past its time"

@@ -8,13 +8,15 @@ at once rather than at the first batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pyramidion import toml
+from pyramidion.bins import Cuts
 from pyramidion.checks import Value, checked_items, checked_keys, checked_name, fill, nearest
 from pyramidion.errors import SchemaError
 from pyramidion.features import Categorical, Continuous, Feature, feature_from_dict
@@ -24,6 +26,9 @@ __all__ = ["Categorical", "Continuous", "Feature", "Label", "Schema", "Value"]
 
 MOST_CELLS = 4096
 """Joint label classes: each is one more noisy cell in every row of every table."""
+
+READ = re.compile(r"@[0-9]+$")
+"""How the name of a table ends whose bins were read from the window of that number."""
 
 KEYS = ("time", "weight", "unit", "groups", "label", "features")
 
@@ -133,8 +138,39 @@ class Schema:
         known = [codes for codes in rows if codes is not None]
         return math.prod(known) if len(known) == len(rows) else None
 
-    def only(self, names: Collection[str]) -> Schema:
+    @property
+    def binned(self) -> dict[str, tuple[int, tuple[float, float]]]:
+        """Bins and bounds of the columns whose edges a store reads from rows, privately."""
+        some = (*self.features, *self.labels)
+        continuous = [column for column in some if isinstance(column, Continuous | Label)]
+        return {c.name: (c.bins, c.bounds) for c in continuous if c.bins and c.bounds}
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """The names of the tables whose bins are read from rows; of all, where the label's are.
+
+        >>> features = [Categorical("carrier"), Continuous("distance", bins=4, bounds=(0, 5000))]
+        >>> sorted(Schema(features=features, label=Label("late", classes=[0, 1])).moving)
+        ['distance']
+        """
+        if any(label.bins is not None for label in self.labels):
+            return frozenset(("", *self.table_names))
+        named = zip(self.table_names, self.tables, strict=True)
+        return frozenset(name for name, parts in named if not self.binned.keys().isdisjoint(parts))
+
+    def cut(self, cuts: Cuts) -> Schema:
+        """Return the schema with bins cut at edges that were read from rows."""
+        return self._with(
+            features=[
+                feature.cut(cuts.of(feature.name)) if isinstance(feature, Continuous) else feature
+                for feature in self.features
+            ],
+            label=[label.cut(cuts.of(label.name)) for label in self.labels],
+        )
+
+    def only(self, names: Iterable[str]) -> Schema:
         """Return the schema of some tables, groups in the order of their names."""
+        names = list(dict.fromkeys(map(bare, names)))
         by_name = {",".join(group): group for group in self.groups}
         return self._with(
             features=[feature for feature in self.features if feature.name in names],
@@ -206,6 +242,15 @@ class Schema:
             return cls.from_dict({key: told[key] for key in told if key != "settings"})
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
+
+
+def bare(table: str) -> str:
+    """Return a table's name without the window that its bins were read from.
+
+    >>> bare("origin,distance@7"), bare("origin")
+    ('origin,distance', 'origin')
+    """
+    return READ.sub("", table)
 
 
 def _checked_labels(given: object) -> tuple[Label, ...]:
@@ -296,6 +341,11 @@ def _refuse_same_tables(schema: Schema) -> None:
     for table, name in zip(schema.tables, schema.table_names, strict=True):
         if frozenset(table) in groups:
             raise SchemaError(f"group {table} is there twice, the order does not matter; drop one")
+        if READ.search(name):
+            raise SchemaError(
+                f"table {name!r} is called as if its bins were read from a window; rename the "
+                f"column, without @ and a number at the end"
+            )
         if name in names:
             raise SchemaError(f"two tables would be called {name!r}; rename a column with a comma")
         groups.add(frozenset(table))

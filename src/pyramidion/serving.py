@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from pyramidion import records
+from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
 from pyramidion.guarantee import Guarantee
@@ -20,6 +21,7 @@ from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Door
 from pyramidion.storage.hot import Step
+from pyramidion.superseding import in_bins, served
 
 
 class Perishable(Protocol):
@@ -29,20 +31,29 @@ class Perishable(Protocol):
         """Answer no more."""
 
 
+def complete_tables(store: Lifecycle) -> Arena | None:
+    """The complete tables that are served: of those in bins of several times, one; or None."""
+    if store.complete is None:
+        return None
+    return in_bins(store.complete, store.schema, served(store) if store.schema.moving else 0)
+
+
 def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     if store.complete is None:
         return None
-    return store.birth(1).guarantee(store.complete.layout.tables[0].windows)
+    windows = max(table.windows for table in store.complete.layout.tables)
+    return store.birth(1).guarantee(windows)
 
 
 def snapshot(store: Lifecycle) -> Snapshot | None:
     """The complete tables, ready to featurize; None while there are none."""
-    complete, promise = store.complete, guarantee(store)
-    if complete is None or promise is None or not store.published:
+    arena, promise = complete_tables(store), guarantee(store)
+    if arena is None or promise is None or not store.published:
         return None
-    door = Door(store.schema.only(complete.layout.index), store.settings, store.secret)
-    return Snapshot(door, complete, promise)
+    schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
+    door = Door(schema, store.settings, store.secret)
+    return Snapshot(door, arena, promise, source=store.complete)
 
 
 class Serving:
@@ -123,7 +134,9 @@ class Serving:
     def _counted(self, wanted: Wanted) -> Counted:
         catalogue, hot = self._store.catalogue, self._store.hot.stored(wanted)
         sealed = catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-        tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
+        served = set(self.snapshot().tables)
+        found = {row["number"]: self._tables_of(row["number"]) & served for row in sealed}
+        tables = {number: names for number, names in found.items() if names}
         hidden = sum(rows for batch in hot for window, rows in batch.parts if window in tables)
         return Counted({batch.number: batch.receipt.accepted for batch in hot}, tables, hidden)
 

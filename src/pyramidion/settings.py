@@ -421,6 +421,20 @@ class Settings:
         return {name: Fraction(repr(share)) for name, share in kept.items()}
 
     @property
+    def weighted(self) -> bool:
+        """Whether tables share the budget by weights that are read from rows."""
+        return self.private and self.weights != "equal" and self.shares is None
+
+    @property
+    def bins_period(self) -> int:
+        """Windows between two readings of bin edges: as set, and at most half of those kept.
+
+        So edges are replaced before the window that they were read from is forgotten.
+        """
+        kept = self.retention_us // self.window_us if self.window_us is not None else 2**40
+        return max(1, min(self.bins_every, kept // 2))
+
+    @property
     def window_us(self) -> int | None:
         """Length of a count window in microseconds; None if it is counted in rows.
 

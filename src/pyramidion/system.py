@@ -37,6 +37,7 @@ from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.reading import Reading
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
 from pyramidion.schedule import Advance, Schedule
@@ -69,6 +70,7 @@ class Pyramid:
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
         self._schedule = Schedule(self._lifecycle)
+        Reading(self._lifecycle)
         cores = os.cpu_count() or 1
         self._arrivals = Arrivals(self._lifecycle, vault, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)

@@ -38,6 +38,7 @@ from pyramidion.learn.recipes import packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Observations
+from pyramidion.schema import bare
 from pyramidion.serving import Serving
 from pyramidion.storage.hot import Step
 
@@ -198,7 +199,7 @@ class Training:
     def _changed(self, _: str) -> None:
         """The complete tables are others. Who used one that is gone goes with it."""
         complete = self._store.complete
-        tables = set() if complete is None else set(complete.layout.index)
+        tables = set() if complete is None else set(map(bare, complete.layout.index))
         with self._learning:
             for name, model in self._models.items():
                 workload = model.workload.on(self._store.schema)

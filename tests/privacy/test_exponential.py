@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pyramidion.errors import PrivacyError
-from pyramidion.privacy.exponential import Method, Unit, _layer, chosen, epsilon_per_draw
+from pyramidion.privacy.budget import Unit
+from pyramidion.privacy.exponential import Method, _layer, chosen, epsilon_per_draw
 from pyramidion.privacy.randomness import Randomness, Words
 from pyramidion.privacy.twins import below, exp_interval
 

@@ -34,7 +34,7 @@ def test_a_birth_is_written_as_budget_tables_and_reserves(settings: dict[str, An
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_shares_of_the_tables_and_the_reserves_are_the_budget(delta: float) -> None:
     settings = Settings(epsilon=0.7, delta=delta, bins_share=0.07, shares={"b": 0.3})
-    kept = reserves_of(settings, 1)
+    kept = reserves_of(settings)
     shares = shares_of(settings, ["a", "b"], kept)
     ledger = Ledger(MemoryBook(), settings)
     ledger.open(0, dict(zip(["", "a", "b"], shares, strict=True)), kept, now=0)

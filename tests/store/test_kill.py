@@ -30,7 +30,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
 from pyramidion.storage.data_keys import DataKeys
 from tests.store import killing_workload as work
-from tests.store.killing import OUTSIDE, Aftermath, Ordeal, lived_through
+from tests.store.killing import KILLS, OUTSIDE, Aftermath, Ordeal, lived_through
 
 STORES, HITS = 20, 20
 
@@ -78,12 +78,12 @@ def test_every_kill_point_kills_at_least_twenty_times(
 ) -> None:
     with capsys.disabled():
         print("\n\nkilled at             times")  # noqa: T201
-        for name in POINTS:
+        for name in KILLS:
             print(f"{name:<20} {aftermath.hits[name]:>6}")  # noqa: T201
         print(f"{'from outside':<20} {aftermath.outside:>6}")  # noqa: T201
         print(f"{'again at once':<20} {aftermath.twice:>6}")  # noqa: T201
         print(f"in {aftermath.seconds:.0f} s")  # noqa: T201
-    assert {name: hits for name in POINTS if (hits := aftermath.hits[name]) < HITS} == {}
+    assert {name: hits for name in KILLS if (hits := aftermath.hits[name]) < HITS} == {}
 
 
 def test_kills_from_outside_come_at_random_delays(aftermath: Aftermath) -> None:

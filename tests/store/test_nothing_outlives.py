@@ -56,6 +56,7 @@ CATALOGUE = {
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
+    "readings": {**dict.fromkeys(("window", "purpose"), PUBLIC), "key": DRAWN, "sealed": PAID},
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
@@ -124,7 +125,7 @@ VERBS: dict[type, dict[str, str]] = {
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "estimates": PAID,
-        **dict.fromkeys(("expired", "holds", "parts"), PUBLIC),
+        **dict.fromkeys(("expired", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,

@@ -39,7 +39,7 @@ def test_a_window_is_charged_for_its_tables_and_reserves_at_birth(stand: Stand) 
     assert charged(store)[1] == {
         ("budget", "rho"),
         *(("table", name) for name in ("", "a", "b", "a,b")),
-        *(("reserve", name) for name in ("selection", "bins", "weights")),
+        *(("reserve", name) for name in ("selection", "weights")),  # no column has bins to read
     }
     (window,) = store.ledger.report().windows
     unit, whole = budget_of(store.settings)

@@ -118,7 +118,7 @@ def _birth(schema: Schema, settings: Settings) -> Birth:
     from pyramidion.privacy.birth import Birth, reserves_of
 
     shapes = Door(schema, settings, b"nobody's").encoder.shapes
-    reserves = reserves_of(settings, 2)  # as most are: the first is read for weights and bins
+    reserves = reserves_of(settings, due=())  # as most windows are
     return Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
 
 

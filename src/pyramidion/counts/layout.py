@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pyramidion.counts import kernels
 from pyramidion.errors import PrivacyError, SchemaError
 from pyramidion.hashing import derive
+from pyramidion.schema import READ
 
 Kind = Literal["dense", "count-min", "count-median"]
 
@@ -50,6 +51,16 @@ class Table:
     def wide(self) -> bool:
         """Whether cells need 64 bits."""
         return self.bound >= 1 << 31
+
+
+def read_from(name: str) -> int:
+    """The window that a table's bins were read from; 0: none.
+
+    >>> read_from("origin,distance@7"), read_from("origin")
+    (7, 0)
+    """
+    found = READ.search(name)
+    return 0 if found is None else int(found[0][1:])
 
 
 def _refuse_unplaceable(table: Table) -> None:
@@ -132,6 +143,11 @@ class Layout:
     def index(self) -> dict[str, int]:
         """The tables' numbers by name."""
         return {table.name: number for number, table in enumerate(self.tables)}
+
+    @cached_property
+    def read(self) -> int:
+        """The newest window that bins of these tables were read from; 0: none."""
+        return max(map(read_from, self.index))
 
     def adds_to(self, other: Layout) -> bool:
         """Whether cells of tables that both have mean the same; their bounds may differ."""

@@ -63,9 +63,12 @@ class Snapshot:
     tables and answers no more.
     """
 
-    def __init__(self, door: Door, arena: Arena, guarantee: Guarantee) -> None:
+    def __init__(
+        self, door: Door, arena: Arena, guarantee: Guarantee, *, source: Arena | None = None
+    ) -> None:
         self._door = door
         self._arena = arena
+        self._source = arena if source is None else source
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
         self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
@@ -75,16 +78,13 @@ class Snapshot:
         """Drop the tables: what they hold must be forgotten. Nothing is answered from now on."""
         self._expired = why
         vars(self).pop("_arena", None)
+        vars(self).pop("_source", None)
         vars(self).pop("estimates", None)
 
     @property
     def expired(self) -> bool:
         """Whether it answers no more."""
         return bool(self._expired)
-
-    def holds(self, arena: Arena | None) -> bool:
-        """Whether these are its tables."""
-        return arena is not None and vars(self).get("_arena") is arena
 
     def _fresh(self) -> Estimates:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
@@ -93,11 +93,21 @@ class Snapshot:
             raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
         return estimates
 
+    def holds(self, arena: Arena | None) -> bool:
+        """Whether its tables are these, or some of these."""
+        return arena is not None and vars(self).get("_source") is arena
+
     @property
     def rows(self) -> int:
         """How many observations the tables count."""
         self._fresh()
         return self._arena.rows
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables, the prior's first."""
+        self._fresh()
+        return list(self._arena.layout.index)
 
     @property
     def encoder(self) -> Encoder:
@@ -191,7 +201,7 @@ class Snapshot:
         """This snapshot less the exact counts of batches, each in the tables named (P1)."""
         estimates = self._fresh()
         raw = copy(self)
-        raw._arena = self._arena.without(batches, threads)
+        raw._arena = raw._source = self._arena.without(batches, threads)
         raw.estimates = estimates.on(raw._arena)
         raw.guarantee = self.guarantee.raw()
         return raw

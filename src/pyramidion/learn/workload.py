@@ -161,6 +161,11 @@ def _named(what: str, given: Names, known: Sequence[str]) -> tuple[str, ...]:
 def _merged(label: Label, merge: Merge | None) -> tuple[tuple[Value, tuple[Value, ...]], ...]:
     if merge is None:
         return ()
+    if label.bins is not None:
+        raise SchemaError(
+            f"the bins of label {label.name!r} are read from rows and move, so they cannot be "
+            f"merged by name; declare edges to merge bins"
+        )
     classes = _classes_of(label)
     told = [(plain(new), checked_items(f"class {new!r}", olds)) for new, olds in merge.items()]
     made = tuple((new, tuple(plain(old) for old in olds)) for new, olds in told)

@@ -7,7 +7,7 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,11 @@ from pyramidion.guarantee import Guarantee
 from pyramidion.privacy.budget import budget_of, gaussian_variance, laplace_scale
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.schema import bare
 from pyramidion.settings import Settings
 
+Reserves = dict[str, Fraction]
+"""Shares of the budget that a window keeps back, by purpose."""
 Size = tuple[str, Kind, int, int]
 
 
@@ -38,29 +41,26 @@ def shares_of(
     The prior has `prior_share`, the tables divide what that and the reserves leave, by hand or
     by their ``weights``: these shares and the reserves sum to exactly one.
     """
-    unknown = sorted(set(dict(settings.shares or ())) - set(names))
+    bare_names = [bare(name) for name in names]
+    unknown = sorted(set(dict(settings.shares or ())) - set(bare_names))
     if unknown:
         raise SchemaError(
             f"shares name the table {unknown[0]!r}, which the schema does not have; "
-            f"its tables are {', '.join(map(repr, names))}"
+            f"its tables are {', '.join(map(repr, bare_names))}"
         )
     if settings.shares is None and weights is not None:
-        relative = [Fraction(weights[name]) for name in names]
+        relative = [Fraction(weights[name]) for name in bare_names]
     else:
-        relative = [Fraction(settings.share(name)) for name in names]
+        relative = [Fraction(settings.share(name)) for name in bare_names]
     prior = Fraction(repr(settings.prior_share))  # the decimal, as in the reserves
     rest = (1 - prior - sum(reserves.values())) / sum(relative)
     return [prior, *(share * rest for share in relative)]
 
 
-def reserves_of(settings: Settings, window: int) -> dict[str, Fraction]:
-    """What a window of this number keeps back of its budget: weights and bins are read rarely."""
-    reserves = dict(settings.reserves)
-    if settings.weights == "equal" or settings.shares or (window - 1) % settings.weights_every:
-        reserves["weights"] = Fraction(0)
-    if (window - 1) % settings.bins_every:
-        reserves["bins"] = Fraction(0)
-    return {purpose: share for purpose, share in reserves.items() if share}
+def reserves_of(settings: Settings, due: Collection[str] = ("weights", "bins")) -> Reserves:
+    """What a window keeps back of its budget; weights and bins only where reading them is due."""
+    rarely = {"weights", "bins"} - set(due)
+    return {of: share for of, share in settings.reserves.items() if share and of not in rarely}
 
 
 def sizes_of(settings: Settings, shapes: Sequence[TableShape]) -> list[Size]:
@@ -77,7 +77,8 @@ class Birth:
     """Everything a new window needs.
 
     ``reserves`` are the shares of the budget that it keeps back, ``weights`` how its tables
-    divide the rest (None: equally, or by hand), ``k`` how many observations its noise hides.
+    divide the rest (None: equally, or by hand), ``k`` how many observations its noise hides,
+    ``prior`` what the table of label totals is called.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Birth:
         reserves: Mapping[str, Fraction] | None = None,
         weights: Mapping[str, Fraction] | None = None,
         k: int | None = None,
+        prior: str = PRIOR,
     ) -> None:
         self.settings = settings
         self.reserves = {name: share for name, share in (reserves or {}).items() if share}
@@ -97,7 +99,7 @@ class Birth:
         self._k = settings.k if k is None else k
         self._labels = labels
         self._secret = secret
-        self._sizes: list[Size] = [(PRIOR, "dense", 1, 1), *sizes_of(settings, shapes)]
+        self._sizes: list[Size] = [(prior, "dense", 1, 1), *sizes_of(settings, shapes)]
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:

@@ -18,9 +18,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
+from typing import Literal
 
 from pyramidion.errors import PrivacyError
 from pyramidion.settings import Settings
+
+Unit = Literal["epsilon", "rho"]
+"""What a budget is told in: pure ε, or ρ of zCDP."""
 
 LEAST_DELTA = 1e-300  # below, doubles lose digits and rounding could overspend
 SLACK = 1e-9  # relative; double rounding in log δ stays below 1e-12 for the δ one would choose
@@ -59,7 +63,7 @@ def delta_of(*, rho: float, epsilon: float) -> float:
     return min(1.0, math.exp(min(bound, 0.0)))
 
 
-def budget_of(settings: Settings) -> tuple[str, Fraction]:
+def budget_of(settings: Settings) -> tuple[Unit | Literal["none"], Fraction]:
     """The unit and the budget of every window: ρ, pure ε, or nothing to keep.
 
     What is charged and what the noise is drawn for are both shares of this.

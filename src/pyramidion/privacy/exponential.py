@@ -26,10 +26,10 @@ from functools import lru_cache
 from typing import Literal
 
 from pyramidion.errors import PrivacyError
+from pyramidion.privacy.budget import Unit
 from pyramidion.privacy.randomness import Randomness, Words
 from pyramidion.privacy.twins import below, coin, exp_interval
 
-Unit = Literal["epsilon", "rho"]
 Method = Literal["exponential", "smooth"]
 
 _WORDS = 64  # random words made at a time: a draw needs about ten

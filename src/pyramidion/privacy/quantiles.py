@@ -31,11 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyramidion.errors import PrivacyError, SchemaError
-from pyramidion.privacy.exponential import Method, Unit, chosen, epsilon_per_draw
+from pyramidion.privacy.exponential import Method, chosen
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.privacy.smooth import smooth_quantile
-
-__all__ = ["Method", "Unit", "chosen", "count_quantile", "cuts", "epsilon_per_draw"]
 
 LEAST, MOST = 1, 10_000
 """Between these the quantile of counts per key is looked for: the paper's bounds."""

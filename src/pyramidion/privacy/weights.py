@@ -36,8 +36,11 @@ from pyramidion.counts.layout import Kind
 from pyramidion.encoding import TableShape
 from pyramidion.observations import Observations
 from pyramidion.privacy.birth import Size
-from pyramidion.privacy.quantiles import LEAST, MOST, Unit, count_quantile, epsilon_per_draw
+from pyramidion.privacy.budget import Unit
+from pyramidion.privacy.exponential import epsilon_per_draw
+from pyramidion.privacy.quantiles import LEAST, MOST, count_quantile
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.schema import bare
 from pyramidion.settings import Settings
 
 FEWEST_KEYS = 100
@@ -102,7 +105,7 @@ def read(
             method=settings.quantiles,
             randomness=randomness,
         )
-    return {shape.name: found[shape.name] for shape in shapes}
+    return {bare(shape.name): found[shape.name] for shape in shapes}
 
 
 def _count(batch: Observations, seen: Mapping[str, KeyCounts]) -> None:
@@ -137,11 +140,13 @@ def weights_of(
     >>> weights_of(by_hand, sizes, {"user": 10, "item": 30})
     {'user': Fraction(3, 4), 'item': Fraction(1, 4)}
     """
-    names = [name for name, *_ in sizes]
+    names = [bare(name) for name, *_ in sizes]
     if settings.weights == "equal" or not settings.private or not quantiles:
         return {name: Fraction(1, len(names)) for name in names}
     usual = median(quantiles.values())
-    shares = _exact([_budget(settings, size, quantiles.get(size[0], usual)) for size in sizes])
+    shares = _exact(
+        [_budget(settings, size, quantiles.get(bare(size[0]), usual)) for size in sizes]
+    )
     if settings.weights == "half":
         shares = [(share + Fraction(1, len(names))) / 2 for share in shares]
     return dict(zip(names, shares, strict=True))

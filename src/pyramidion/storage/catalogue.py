@@ -15,6 +15,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     deletions   what was erased, when, why, and in which key holder
     imports     how far each import came, by a keyed hash of its files' names, rows and times
     models      the recipe of each, never what it learned
+    readings    quantiles and bin edges, private, sealed under keys that die with their window
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 2
+FORMAT = 3
 BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
 
 MODELS = "CREATE TABLE models (name TEXT PRIMARY KEY, recipe TEXT NOT NULL) STRICT;"
+READINGS = """CREATE TABLE readings (
+    window INTEGER NOT NULL REFERENCES windows, purpose TEXT NOT NULL,
+    key INTEGER NOT NULL REFERENCES keys, sealed BLOB NOT NULL,
+    PRIMARY KEY (window, purpose)) STRICT;"""
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -62,10 +67,14 @@ CREATE TABLE deletions (
     at INTEGER NOT NULL, done INTEGER) STRICT;
 CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {MODELS}
+{READINGS}
 """
 
 Migration = Callable[[sqlite3.Connection], object]
-MIGRATIONS: dict[int, Migration] = {1: lambda db: db.execute(MODELS)}
+MIGRATIONS: dict[int, Migration] = {
+    1: lambda db: db.execute(MODELS),
+    2: lambda db: db.execute(READINGS),
+}
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
 

@@ -1,0 +1,102 @@
+"""Reading weights and bin edges from hot rows, privately, before a new window is born.
+
+The rows of one window are read, and that window pays, in full, from what it kept back at its
+birth; what is read is used from the next window on. The charge is durable before a row is
+looked at. What is read from a window is forgotten with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from pyramidion import records
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import Observations
+from pyramidion.privacy import weights
+from pyramidion.privacy.bins import read_cuts
+from pyramidion.privacy.budget import budget_of
+from pyramidion.storage.hot import Parts
+from pyramidion.storage.readings import Purpose, Values
+
+LEAST = 1_000
+"""Rows of a window that are worth reading: of fewer, the answer would be the noise."""
+
+TOLD = {"weights": "quantiles of counts per key", "bins": "bin edges"}
+
+
+class Reading:
+    """Reads what is due whenever a window is about to be opened."""
+
+    def __init__(self, store: Lifecycle) -> None:
+        self._store = store
+        store.opening.append(self.read)
+
+    def read(self, now: int) -> None:
+        """Read what is due; by whoever opens a window."""
+        number = self._store.next_window()
+        for purpose in self._store.due(number):
+            source = self._source(purpose)
+            if source is not None:
+                self._read(purpose, source, now)
+
+    def _source(self, purpose: Purpose) -> int | None:
+        """The newest window that kept back a budget for this and has rows enough that are hot."""
+        hot = self._hot_rows()
+        for window in sorted(hot, reverse=True):
+            if hot[window] >= LEAST and self._pays(window, purpose):
+                return window
+        return None
+
+    def _hot_rows(self) -> dict[int, int]:
+        """Hot rows by window."""
+        found: dict[int, int] = {}
+        for batch in self._store.hot.stored(lambda _: True):
+            for window, rows in batch.parts:
+                found[window] = found.get(window, 0) + rows
+        return found
+
+    def _pays(self, window: int, purpose: Purpose) -> bool:
+        if not self._store.settings.private:
+            lines = self._store.catalogue.lines(window)
+            return all(line.purpose != purpose or line.kind != "spend" for line in lines)
+        return self._store.ledger.left(window, purpose) > 0
+
+    def _read(self, purpose: Purpose, window: int, now: int) -> None:
+        store = self._store
+        amount = store.ledger.left(window, purpose) if store.settings.private else Fraction(0)
+        store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])
+        reach("read.spent")
+        values = self._values(purpose, window, amount)
+        with store.catalogue.transaction():
+            reading = store.readings.add(window, purpose, values)
+        store.readings.learned(reading)
+        reach("read.kept")
+        with store.arrivals:
+            store.learn(store.schema)
+
+    def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
+        store = self._store
+        rows, k, unit = self._rows(window), store.settings.k, budget_of(store.settings)[0]
+        if purpose == "bins" or unit == "none":
+            edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
+            return {column: list(cuts) for column, cuts in edges.items()}
+        shapes, settings = store.door.encoder.shapes, store.settings
+        read = weights.read(rows, settings, shapes=shapes, budget=amount, unit=unit, k=k)
+        return {table: [quantile] for table, quantile in read.items()}
+
+    def _rows(self, window: int) -> Iterator[Observations]:
+        """The hot rows of a window, batch by batch."""
+
+        def wanted(_: int, parts: Parts) -> bool:
+            return any(number == window for number, _ in parts)
+
+        for _, table, parts in self._store.hot.batches(wanted):
+            observations, start = self._store.door.observations(records.batch_of(table)), 0
+            for number, rows in parts:
+                if number == window:
+                    yield observations.take(np.arange(start, start + rows))
+                start += rows

@@ -1,0 +1,194 @@
+"""Tables that go before their windows do: withdrawn ones, and those in bins of another time.
+
+Bins that were read anew start new tables. The old ones serve until the new ones have filled:
+until they count half as many rows. Then the old ones are erased, in every window. They are
+erased at once when the window that their bins were read from is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from pyramidion.counts.arena import Arena
+from pyramidion.counts.layout import read_from
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.schema import Schema, bare
+from pyramidion.storage.tables import NewFile
+
+FILLED = 2
+"""New tables serve as soon as they count one row for so many in the old ones."""
+
+Call = Callable[[], None]
+
+
+def _nothing() -> None:
+    """Nothing else changes."""
+
+
+# --- bins of another time -----------------------------------------------------------
+
+
+def rows_by_bins(store: Lifecycle) -> dict[int, int]:
+    """Rows in sealed windows, by the window that their bins were read from (0: even ones)."""
+    named = store.catalogue.all(
+        "SELECT DISTINCT window, purpose FROM ledger WHERE kind = 'table' AND purpose LIKE '%@%'"
+    )
+    bins = {row["window"]: read_from(row["purpose"]) for row in named}
+    rows: dict[int, int] = {}
+    for row in store.catalogue.all("SELECT number, rows FROM windows WHERE state = 'sealed'"):
+        read = bins.get(row["number"], 0)
+        rows[read] = rows.get(read, 0) + row["rows"]
+    return rows
+
+
+def served(store: Lifecycle) -> int:
+    """The window that the bins of the tables were read from which are served."""
+    rows = rows_by_bins(store)
+    found, *later = sorted(rows) or [0]
+    for newer in later:
+        if rows[newer] * FILLED >= rows[found]:
+            found = newer
+    return found
+
+
+def in_bins(arena: Arena, schema: Schema, read: int) -> Arena:
+    """The tables in the bins that were read from one window, and those that have no such bins."""
+    chosen = [n for n in arena.layout.index if bare(n) not in schema.moving or read_from(n) == read]
+    return arena if len(chosen) == len(arena.layout.index) else arena.only(chosen)
+
+
+def superseded(store: Lifecycle) -> list[int]:
+    """The windows whose bins are not needed any more, for tables in newer ones have filled."""
+    if not store.schema.moving:
+        return []
+    now, taking = served(store), {window.arena.layout.read for window in store.windows.all()}
+    return [read for read in rows_by_bins(store) if read < now and read not in taking]
+
+
+def drop_bins(store: Lifecycle, reads: Collection[int], why: str, now: int) -> bool:
+    """Erase the tables whose bins were read from some windows, and these bins."""
+    moving, kept = store.schema.moving, store.readings.of("bins")
+    known = {*kept, *rows_by_bins(store)} if moving else set()
+    reads = [read for read in reads if read in known]
+    if not reads:
+        return False
+
+    def after() -> None:
+        store.readings.forgotten(reads, "bins")
+        store.learn(store.schema)
+
+    drop(
+        store,
+        lambda name: bare(name) not in moving or read_from(name) not in reads,
+        f"bins read from window {', '.join(map(str, reads))} and tables in them",
+        why,
+        now,
+        told="bins of its tables were read anew",
+        keys=store.readings.keys(reads, "bins"),
+        before=lambda: store.readings.forget(reads, "bins"),
+        after=after,
+    )
+    return True
+
+
+# --- erasing tables ------------------------------------------------------------------
+
+
+def drop(
+    store: Lifecycle,
+    stays: Callable[[str], bool],
+    what: str,
+    why: str,
+    now: int,
+    *,
+    told: str,
+    keys: Collection[int] = (),
+    before: Call = _nothing,
+    after: Call = _nothing,
+) -> None:
+    """Erase the tables of which ``stays`` is not true, in every window.
+
+    A window may have no table left; what was read from it stays until it is forgotten.
+    ``before`` changes the catalogue in the same transaction, ``after`` the memory, when that is
+    durable. Snapshots expire: ``told`` is why.
+    """
+    with store.moves, store.arrivals:
+        settle(store, now)
+        sealed = {
+            row["window"]: _less(store.tables.of(row), stays)
+            for row in store.tables.current("sealed")
+        }
+        populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
+        gone = [n for n, arena in (sealed | populating).items() if arena is None]
+        complete = _complete(store, sealed, stays)
+        written, last = _files(store, complete, sealed, populating), store.last_batch()
+        reach("drop.written")
+
+        def changed() -> None:
+            before()
+            store.tables.supersede("complete")
+            for number in gone:
+                _empty(store, number, now)
+            for file in written:
+                store.tables.supersede(file.kind, file.window)
+                file.add(after=last if file.kind == "checkpoint" else 0)
+
+        def dropped() -> None:
+            after()
+            for number, arena in populating.items():
+                if arena is None:
+                    store.populating.pop(number)
+                else:
+                    window = store.populating[number]
+                    window.arena, window.encoder = arena, store.encoder_of(arena)
+                    window.after, window.fresh = last, 0
+            store.change(complete, told)
+
+        store.erase(what, why, now, keys=keys, before=changed, after=dropped)
+        store.publish()
+
+
+def settle(store: Lifecycle, now: int) -> None:
+    """Finish what was begun: an erasure removes files that nobody knows yet."""
+    store.settle(now)
+    for window in store.windows.all():
+        if window.closed:
+            store.seal(window, now)
+
+
+def _empty(store: Lifecycle, number: int, now: int) -> None:
+    """A window is sealed without a table; within a transaction."""
+    store.tables.supersede("checkpoint", number)
+    store.tables.supersede("sealed", number)
+    store.catalogue.run(
+        "UPDATE windows SET state = 'sealed', stop = coalesce(stop, ?) WHERE number = ?",
+        now,
+        number,
+    )
+
+
+def _less(arena: Arena, stays: Callable[[str], bool]) -> Arena | None:
+    names = [name for name in arena.layout.index if stays(name)]
+    return arena.only(names) if names else None
+
+
+def _complete(
+    store: Lifecycle, sealed: Mapping[int, Arena | None], stays: Callable[[str], bool]
+) -> Arena | None:
+    left = [arena for arena in sealed.values() if arena is not None]
+    if store.complete is None or not left:
+        return None
+    return Arena.total(left) if len(left) < len(sealed) else _less(store.complete, stays)
+
+
+def _files(
+    store: Lifecycle,
+    complete: Arena | None,
+    sealed: Mapping[int, Arena | None],
+    populating: Mapping[int, Arena | None],
+) -> list[NewFile]:
+    files = [] if complete is None else [store.tables.write(complete, "complete")]
+    for kind, arenas in (("sealed", sealed), ("checkpoint", populating)):
+        files += [store.tables.write(a, kind, n) for n, a in arenas.items() if a is not None]
+    return files

@@ -1,0 +1,75 @@
+"""Killed while bins are read or replaced, a store opens with all rows and pays no window twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.killpoints import POINTS
+from tests.store.stores import DAY, START, Stand
+from tests.store.test_bins import MUCH, SCHEMA, batch
+
+PLAN = [(8.0, 1500), (18.0, 1100), (28.0, 1200), (38.0, 300)]
+"""Days, and rows that come then: the first window is read, and its bins replace even ones."""
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.store.stores import Stand
+from tests.store.test_reading_kill import went_on
+stand = Stand(Path(sys.argv[1]))
+went_on(stand)
+stand.close()
+"""
+
+
+def went_on(stand: Stand) -> Pyramid:
+    """The plan from where it was broken off: what was acknowledged is not sent again."""
+    store = stand.open() if stand.path.exists() else stand.create(SCHEMA, **MUCH)
+    left = sum(window.rows for window in store.status().windows)
+    for number, (day, rows) in enumerate(PLAN):
+        stand.clock.now = max(stand.clock.now, START + day * DAY)
+        store.advance()
+        if left < rows:
+            store.observe(batch(rows, day, number))
+        left = max(0, left - rows)
+        for later in (1.5, 2.5):
+            stand.clock.now = max(stand.clock.now, START + (day + later) * DAY)
+            store.advance()
+    return store
+
+
+def killed_at(point: str, folder: Path) -> bool:
+    """Run the plan in a child that dies at a point; whether it did."""
+    known = os.environ | {"PYRAMIDION_KILL_AT": point}
+    child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=known, check=False)
+    assert child.returncode in (0, -signal.SIGKILL)
+    return child.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["read.spent", "read.kept", "drop.written:1", "erase.added:4", "erase.committed:5"],
+)
+def test_a_store_that_was_killed_goes_on(point: str, stand: Stand) -> None:
+    assert point.partition(":")[0] in POINTS
+    assert killed_at(point, stand.folder)
+    stand.clock.now = START + 8 * DAY
+    store = went_on(stand)
+    report = store.ledger.report()
+    assert all(window.spent <= window.budget for window in report.windows)
+    spends = [line for w in report.windows for line in w.lines if line.kind == "spend"]
+    assert len({(line.window, line.purpose) for line in spends}) == len(spends)
+    counted = sum(w.rows for w in store.status().windows if w.state in ("sealed", "populating"))
+    assert counted == sum(rows for _, rows in PLAN)
+    assert store.snapshot().featurize_one({"a": 1, "x": 3.0}).shape == (3,)
+    names = {table.name for table in store.status().tables}
+    bins = store._lifecycle.readings.of("bins")
+    assert bins
+    assert names & {f"x@{window}" for window in bins} or "x" in names

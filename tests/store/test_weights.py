@@ -1,0 +1,144 @@
+"""Weights: read from a window that pays, combined over windows, and forgotten with them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyramidion import Categorical, Label, Pyramid, Schema
+from pyramidion.privacy.budget import budget_of
+from tests.store.stores import DAY, START, Stand, observed
+
+SCHEMA = Schema(
+    time="t",
+    label=Label("y", classes=[0, 1]),
+    features=[Categorical("rare"), Categorical("common")],
+)
+MUCH: dict[str, Any] = {"epsilon": 40.0, "weights_share": 0.25, "weights": "least-error"}
+
+
+def batch(day: float, seed: int = 0, size: int = 4000) -> pa.Table:
+    """Rows of which a rare value has about two, and a common one a thousand."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "t": np.full(size, START + day * DAY),
+            "y": random.integers(0, 2, size),
+            "rare": random.integers(0, size // 2, size),
+            "common": random.integers(0, 4, size),
+        }
+    )
+
+
+def at(stand: Stand, store: Pyramid, day: float) -> None:
+    stand.clock.now = START + day * DAY
+    store.advance()
+
+
+def fed(stand: Stand, store: Pyramid, windows: int, first: int = 0) -> Pyramid:
+    """Rows in the last days of windows; the next one is open at the end."""
+    for number in range(first, first + windows):
+        at(stand, store, 10.0 * number + 8)
+        observed(store, batch(10.0 * number + 8, number))
+        at(stand, store, 10.0 * number + 9.5)
+    return store
+
+
+def shares(store: Pyramid, window: int) -> dict[str, Fraction]:
+    (report,) = (w for w in store.ledger.report().windows if w.number == window)
+    tables = {line.purpose: line.amount for line in report.lines if line.kind == "table"}
+    return {name: amount / report.budget for name, amount in tables.items()}
+
+
+def test_tables_share_equally_until_something_was_read(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    first = shares(store, 1)
+    assert first["rare"] == first["common"] == (1 - Fraction(2, 100) - Fraction(1, 4)) / 2
+
+
+def test_a_table_of_rare_values_has_more_from_the_next_window_on(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    second = shares(store, 2)
+    assert second["rare"] > 20 * second["common"] > 0
+    assert sum(second.values()) == 1  # nothing is kept back where nothing is read
+
+
+def test_the_window_that_was_read_pays_in_full(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    first, second = store.ledger.report().windows
+    assert first.used("weights") == budget_of(store.settings)[1] / 4
+    why = [line.why for line in first.lines if line.kind == "spend"]
+    assert why == ["quantiles of counts per key"]
+    assert {line.kind for line in second.lines} == {"budget", "table"}
+
+
+def test_half_gives_no_table_less_than_half_of_an_equal_share(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights": "half"}), 1)
+    second = shares(store, 2)
+    assert second["rare"] > second["common"] >= (1 - second[""]) / 4
+
+
+@pytest.mark.parametrize(
+    "given", [{"weights": "equal"}, {"weights_share": 0.0}, {"shares": {"rare": 2.0}}]
+)
+def test_nothing_is_read_where_nothing_is_wanted(stand: Stand, given: dict[str, Any]) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | given), 1)
+    assert store._lifecycle.readings.of("weights") == {}
+    assert store.ledger.left(1, "weights") == 0
+
+
+def test_the_smooth_quantile_is_read_and_charged_alike(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"quantiles": "smooth"}), 1)
+    assert store._lifecycle.readings.of("weights")[1].keys() == {"rare", "common"}
+    assert store.ledger.report().windows[0].used("weights") > 0
+    assert store.ledger.left(1, "weights") == 0
+
+
+def test_weights_are_read_from_one_window_in_so_many(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights_every": 2}), 5)
+    assert list(store._lifecycle.readings.of("weights")) == [1, 3, 5]
+    kept = {w.number for w in store.ledger.report().windows if w.used("weights")}
+    assert kept == {1, 3, 5}
+
+
+def test_readings_of_several_windows_are_combined_by_their_median(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights_every": 1}), 3)
+    readings, wild = store._lifecycle.readings, {"rare": [10_000.0], "common": [1.0]}
+    before = store._lifecycle.birth(9).shares
+    with store._lifecycle.catalogue.transaction():
+        readings.learned(readings.add(4, "weights", wild))
+    assert len(readings.of("weights")) == 4
+    after = store._lifecycle.birth(9).shares
+    assert after["rare"] == pytest.approx(float(before["rare"]), rel=0.5)
+    assert after["rare"] > after["common"]
+
+
+def test_what_was_read_is_there_after_reopening(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    known = store._lifecycle.readings.of("weights")
+    again = stand.reopen()
+    assert again._lifecycle.readings.of("weights") == known
+    assert again._lifecycle.birth(3).shares == store._lifecycle.birth(3).shares
+
+
+def test_what_was_read_is_forgotten_with_its_window(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 2)
+    at(stand, store, 49.0)
+    assert list(store._lifecycle.readings.of("weights")) == [1]
+    at(stand, store, 51.0)
+    assert store._lifecycle.readings.of("weights") == {}
+    assert store._lifecycle.catalogue.all("SELECT * FROM readings") == []
+    after = store._lifecycle.birth(9).shares
+    assert after["rare"] == after["common"]
+
+
+def test_a_group_that_is_new_has_a_usual_share(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.add_group(("rare", "common"))
+    fed(stand, store, 1, first=1)
+    third = shares(store, 3)
+    assert third["rare"] > third["rare,common"] > third["common"]
