@@ -8,11 +8,13 @@ looked at. What is read from a window is forgotten with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 
 from pyramidion import records
+from pyramidion.errors import FormatError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Observations
@@ -41,7 +43,8 @@ class Reading:
         for purpose in self._store.due(number):
             source = self._source(purpose)
             if source is not None:
-                self._read(purpose, source, now)
+                with suppress(FormatError, StorageError):  # a damaged file stops no new window
+                    self._read(purpose, source, now)
 
     def _source(self, purpose: Purpose) -> int | None:
         """The newest window that kept back a budget for this and has rows enough that are hot."""

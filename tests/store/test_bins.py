@@ -130,6 +130,17 @@ def test_what_was_read_is_not_readable_in_the_catalogue(stand: Stand) -> None:
     assert not any(str(edge).encode() in row["sealed"] for edge in edges)
 
 
+def test_hot_rows_that_cannot_be_read_stop_no_new_window(stand: Stand) -> None:
+    store = stand.create(SCHEMA, **MUCH)
+    fed(stand, store, 8.0, batch(2000, 8.0))
+    (file,) = (stand.path / "hot").iterdir()
+    file.write_bytes(bytes(file.stat().st_size))
+    at(stand, store, 9.5)
+    assert "x" in cells(populating(store, 2))
+    assert store.ledger.left(1, "bins") == 0  # charged before a row was looked at
+    assert store.ledger.left(2, "bins") > 0
+
+
 # --- counting, serving, replacing -----------------------------------------------------------
 
 
