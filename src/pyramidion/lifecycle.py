@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyramidion import records
+from pyramidion.batches import Batch
 from pyramidion.counts.arena import Arena
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
@@ -37,6 +38,7 @@ from pyramidion.errors import (
 )
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
+from pyramidion.people import People, hidden_of
 from pyramidion.populating import Part, Populating, Window
 from pyramidion.privacy.birth import Birth, reserves_of
 from pyramidion.privacy.ledger import Ledger
@@ -71,14 +73,15 @@ class Lifecycle:
         self.catalogue = catalogue
         self.keys = keys
         self.settings = settings
-        self.ledger = Ledger(catalogue, settings)
+        self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
         self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
         self._segments = Segments(folder / "hot")
         self.learn(schema)
         self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
-        self.windows = Populating(settings)
+        self.windows = Populating(settings, strict=schema.unit is not None)
+        self.people = People(schema, settings, self._last_seen())
         self.populating = self.windows.windows
         self.complete: Arena | None = None
         self.published = True
@@ -95,9 +98,10 @@ class Lifecycle:
     def refuse_unusable(schema: Schema, settings: Settings) -> None:
         """Raise for a schema and settings that no window could be born with."""
         shapes = Door(schema, settings, b"nobody's").encoder.shapes
+        labels, hidden = schema.cardinality, hidden_of(schema, settings)
         for window in (1, 2):  # one that is read, and one that is not
             reserves = reserves_of(settings, window)
-            birth = Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
+            birth = Birth(settings, shapes, labels, b"nobody's", reserves=reserves, k=hidden)
             birth.layout  # noqa: B018
 
     def learn(self, schema: Schema) -> None:
@@ -111,8 +115,18 @@ class Lifecycle:
         kept = {name: share for name, share in shares.items() if name in schema.table_names}
         settings = replace(self.settings, shares=kept or None)
         reserves = reserves_of(settings, window)
-        shapes = self.door.encoder.shapes
-        return Birth(settings, shapes, schema.cardinality, self.secret, reserves=reserves)
+        shapes, labels = self.door.encoder.shapes, schema.cardinality
+        return Birth(settings, shapes, labels, self.secret, reserves=reserves, k=self.hidden)
+
+    @property
+    def hidden(self) -> int:
+        """How many observations the noise of a window hides: k, or all a person can have in it."""
+        return self.people.hidden
+
+    def _retained(self) -> set[int]:
+        """The windows that are not erased."""
+        rows = self.catalogue.all("SELECT number FROM windows WHERE state <> 'erased'")
+        return {row["number"] for row in rows}
 
     # --- opening a store -----------------------------------------------------------
 
@@ -136,6 +150,7 @@ class Lifecycle:
         for row in self.tables.current("checkpoint"):
             self._adopt(row["window"], self.tables.of(row), row["after"])
         self._replay()
+        self._recall()
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
         (row,) = self.catalogue.all(
@@ -159,7 +174,7 @@ class Lifecycle:
             return any(number > after.get(window, number) for window, _ in parts)
 
         for number, table, parts in self.hot.batches(lacking):
-            observations = self.door.observations(records.batch_of(table))
+            observations = self.recounted(number, records.batch_of(table))
             start = 0
             for window, rows in parts:
                 found = self.populating.get(window)
@@ -168,6 +183,24 @@ class Lifecycle:
                     found.arena.add(taken.under(found.encoder))
                     found.fresh += rows
                 start += rows
+
+    def recounted(self, number: int, batch: Batch) -> Observations:
+        """Hot rows as they were counted: a blanked one weighs nothing."""
+        return self.door.observations(batch).counting(self.hot.counted(number))
+
+    def _last_seen(self) -> int:
+        """The latest time that is known: rows that a later one erased do not count anew."""
+        erased = self.catalogue.one("SELECT max(at) FROM deletions")
+        return max(int(self.catalogue.about("clock", "0")), int(erased or 0))
+
+    def _recall(self) -> None:
+        """Count the people of the running block again: all their rows are hot."""
+        arrived = self.catalogue.all("SELECT number, arrived FROM batches")
+        running = {row["number"] for row in arrived if self.people.is_running(row["arrived"])}
+        for number, table, _ in self.hot.batches(lambda number, _: number in running):
+            counted = self.hot.counted(number)
+            if counted is not None:
+                self.people.recall(self.door.observations(records.batch_of(table)), counted)
 
     # --- where rows go ---------------------------------------------------------------
 

@@ -57,6 +57,8 @@ class Schedule:
         done = Advance()
         with store.moves:
             store.settle(now)
+            with store.arrivals:
+                store.people.seen(now)
             for window in store.windows.over(now):
                 if window.stop is not None and window.stop <= now:
                     store.windows.passed = max(store.windows.passed, window.slot)

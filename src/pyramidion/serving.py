@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from pyramidion import records
@@ -33,7 +34,8 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     if store.complete is None:
         return None
-    return store.birth(1).guarantee(store.complete.layout.tables[0].windows)
+    promise = store.birth(1).guarantee(store.complete.layout.tables[0].windows)
+    return replace(promise, unit=store.people.unit)
 
 
 def snapshot(store: Lifecycle) -> Snapshot | None:
@@ -136,7 +138,7 @@ class Serving:
         """Hot rows, batch by batch."""
         for number, table, parts in self._store.hot.batches(lambda number, _: wanted(number)):
             batch = records.batch_of(table)
-            yield HotBatch(number, self._store.door.observations(batch), batch, parts)
+            yield HotBatch(number, self._store.recounted(number, batch), batch, parts)
 
     def training_set(self, workload: Workload) -> TrainingSet:
         """Hot rows as features and labels: P1, gone when the rows go."""
