@@ -81,7 +81,7 @@ class Lifecycle:
         self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
         self.windows = Populating(settings, strict=schema.unit is not None)
-        self.people = People(schema, settings, self._last_seen())
+        self.people = People(schema, settings, int(catalogue.about("clock", "0")))
         self.populating = self.windows.windows
         self.complete: Arena | None = None
         self.published = True
@@ -188,19 +188,20 @@ class Lifecycle:
         """Hot rows as they were counted: a blanked one weighs nothing."""
         return self.door.observations(batch).counting(self.hot.counted(number))
 
-    def _last_seen(self) -> int:
-        """The latest time that is known: rows that a later one erased do not count anew."""
-        erased = self.catalogue.one("SELECT max(at) FROM deletions")
-        return max(int(self.catalogue.about("clock", "0")), int(erased or 0))
-
     def _recall(self) -> None:
-        """Count the people of the running block again: all their rows are hot."""
+        """Count the people of the running block again: all their rows are hot, or it is over."""
+        self.leaving.append(lambda leaving: self._forget_people(leaving.now))
+        self._forget_people(int(self.catalogue.one("SELECT max(at) FROM deletions") or 0))
         arrived = self.catalogue.all("SELECT number, arrived FROM batches")
         running = {row["number"] for row in arrived if self.people.is_running(row["arrived"])}
         for number, table, _ in self.hot.batches(lambda number, _: number in running):
             counted = self.hot.counted(number)
             if counted is not None:
                 self.people.recall(self.door.observations(records.batch_of(table)), counted)
+
+    def _forget_people(self, now: int) -> None:
+        with self.arrivals:
+            self.people.forget(now)
 
     # --- where rows go ---------------------------------------------------------------
 

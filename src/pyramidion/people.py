@@ -108,7 +108,7 @@ class People:
         self._skew = 0 if schema.time is None else settings.max_skew_us
         self._blocks = blocks_of(schema, settings)
         self._seen = seen
-        self._block = None if self._blocks is None else self._blocks.at(seen)
+        self._block = 0 if self._blocks is None else self._blocks.at(seen)
         self._clear()
 
     def _clear(self) -> None:
@@ -129,7 +129,7 @@ class People:
         return now if self.unit is None else max(now, self._seen)
 
     def seen(self, now: int) -> None:
-        """Time has come so far: a counter whose block is over goes, before its rows do."""
+        """Time has come so far; a counter whose block is over goes."""
         if self._blocks is None:
             return
         self._seen = max(self._seen, now)
@@ -137,6 +137,15 @@ class People:
         if block != self._block:
             self._block = block
             self._clear()
+
+    def forget(self, now: int) -> None:
+        """Hot rows leave: if the running block is over by then it goes, and does not come back.
+
+        Not all of time until now is over by that: a history that is replayed goes on from its
+        last row.
+        """
+        if self._blocks is not None and self._blocks.stop(self._block) <= now:
+            self.seen(self._blocks.stop(self._block))
 
     def refuse_outside(self, start: int | None, stop: int | None, now: int) -> None:
         """Raise where a window would take rows in a block that its noise does not reckon with."""
