@@ -170,6 +170,21 @@ def test_blanked_rows_are_not_counted_when_a_store_counts_hot_rows_again(stand: 
     assert same(cells(populating(again)), counted)
 
 
+def test_rows_of_one_batch_in_two_windows_are_known_again_each_by_itself(stand: Stand) -> None:
+    store = stand.create(PEOPLE, **EXACT)
+    now = stand.clock.pass_(10 * DAY - HOUR / 2)
+    ahead = now + 0.9 * HOUR  # in the next window
+    batch = of(list("abaabba"), [ahead, now, now, ahead, now, ahead, now])
+    assert observed(store, batch).blanked == 3
+    first, second = arenas(store).values()
+    kept = [batch.take([1, 2, 4]), batch.take([0])]
+    assert [first.rows, second.rows] == [4, 3]
+    for again in (lambda held=store: held, stand.reopen):
+        store = again()
+        for arena, rows in zip(arenas(store).values(), kept, strict=True):
+            assert same(cells(arena), expected(store, arena, [rows]))
+
+
 CRASHING = """
     import sys
     sys.path.insert(0, {root!r})
