@@ -810,8 +810,8 @@ def test_a_schema_without_times_has_none():
     assert X.observations([{"x": 1, "late": 0}]).times is None
 
 
-def test_the_unit_is_not_needed_unless_it_is_a_feature():
-    door = door_of(simple(unit="person"))
-    assert len(door.observations([{"x": 1, "late": 0}])) == 1
-    feature = door_of(simple(Categorical("person"), unit="person"))
-    assert refused(lambda: feature.observations([{"late": 0}])).problems
+def test_every_observation_says_whose_it_is_where_people_are_protected():
+    for feature in ((), (Categorical("person"),)):
+        door = door_of(simple(*feature, unit="person"))
+        assert refused(lambda door=door: door.observations([{"x": 1, "late": 0}])).problems
+        assert len(door.observations([{"x": 1, "late": 0, "person": 7}]).units) == 1

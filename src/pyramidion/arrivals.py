@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyramidion import records
 from pyramidion.batches import Batch, columns_of, take
@@ -26,6 +27,7 @@ from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors, Observations
+from pyramidion.people import Counts
 from pyramidion.populating import Part
 from pyramidion.storage.hot import Appended, Parts, Receipt, Stored
 
@@ -71,7 +73,7 @@ class Arrivals:
         while True:
             with lifecycle.arrivals:
                 receipt = lifecycle.hot.seen(once) if once is not None else None
-                door = lifecycle.door
+                door, now = lifecycle.door, lifecycle.people.arrival(now)
             if receipt is not None:
                 return receipt
             found, batch = door.arrivals(data, errors, latest=latest)
@@ -84,6 +86,7 @@ class Arrivals:
             with lifecycle.arrivals:
                 if door is not lifecycle.door or (once and lifecycle.hot.seen(once)):
                     continue  # the schema changed, or the same batch came by another thread
+                now = lifecycle.people.arrival(now)
                 parts = lifecycle.place(found, now)
                 if parts and isinstance(parts[0], Part):
                     table = _in_order(table, parts)
@@ -111,11 +114,18 @@ class Arrivals:
         resume: Resume | None,
     ) -> Receipt:
         self._refuse_overfull(parts, len(found))
-        receipt = Receipt(len(found), found.refused, sum(part.late for part in parts))
-        hot, number = self._lifecycle.hot, self._lifecycle.last_batch() + 1
+        hot, people = self._lifecycle.hot, self._lifecycle.people
+        for part in parts:
+            people.refuse_outside(part.window.start, part.window.stop, now)
+        number = self._lifecycle.last_batch() + 1
         appended = hot.append(number, table, now)
         counted: list[tuple[Part, Observations]] = []
+        counts: Counts | None = None
         try:
+            counts = people.count(found, now)
+            found = found.counting(counts)
+            receipt = _receipt(found, parts, counts)
+            lie = counts if counts is None or len(parts) == 1 else counts[_order(parts)]
             for part in parts:
                 rows = found if part.rows is None else found.take(part.rows)
                 rows = rows.under(part.window.encoder)
@@ -123,9 +133,10 @@ class Arrivals:
                 counted.append((part, rows))
             appended.written.result()
             reach("commit.before")
-            stored = self._commit(appended, number, receipt, counted, now, once, resume)
+            stored = self._commit(appended, number, receipt, counted, now, once, resume, lie)
         except BaseException:
             appended.written.exception()
+            people.take_back(found, counts)
             for part, rows in counted:
                 part.window.arena.take_back(rows, self._threads)
             raise
@@ -155,12 +166,15 @@ class Arrivals:
         now: int,
         once: str | None,
         resume: Resume | None,
+        counts: Counts | None,
     ) -> Stored:
         catalogue = self._catalogue
         with catalogue.transaction():
             self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
             parts = [(part.window.number, len(rows)) for part, rows in counted]
-            stored = self._lifecycle.hot.acknowledge(appended, number, receipt, parts, once, now)
+            stored = self._lifecycle.hot.acknowledge(
+                appended, number, receipt, parts, once, now, counts
+            )
             for window, rows in parts:
                 catalogue.run(
                     "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "
@@ -212,9 +226,18 @@ def _in_order(table: pa.Table, parts: list[Part]) -> pa.Table:
     """Rows lie in the order of their windows, in the hot window and in the vault."""
     if len(parts) == 1:
         return table
-    order = np.concatenate([part.rows for part in parts if part.rows is not None])
+    order = _order(parts)
     columns = [take(column, order) for column in table.columns]
     return pa.table(columns, names=table.column_names)
+
+
+def _order(parts: list[Part]) -> NDArray[np.int64]:
+    return np.concatenate([part.rows for part in parts if part.rows is not None])
+
+
+def _receipt(found: Observations, parts: list[Part], counts: Counts | None) -> Receipt:
+    blanked = 0 if counts is None else int(counts.size - counts.sum())
+    return Receipt(len(found), found.refused, sum(part.late for part in parts), blanked)
 
 
 def _refuse_unusable(once: str | None) -> None:

@@ -21,6 +21,12 @@ class Guarantee:
 
     >>> print(Guarantee(level="P2", epsilon=1.0, delta=1e-9, k=1, windows=2))
     P2: (1.0, 1e-09)-differentially private for any 1 counted observation, over 2 windows
+
+    ``unit`` is the column that tells people apart, where these are protected. A person may
+    have rows in every window, so ε is per window there; the ledger has the sum.
+
+    >>> print(Guarantee(level="P2", epsilon=1.0, delta=1e-9, k=1, windows=2, unit="user"))
+    P2: (1.0, 1e-09)-differentially private for any person (column 'user'), in each of 2 windows
     """
 
     level: Level
@@ -28,6 +34,7 @@ class Guarantee:
     delta: float
     k: int
     windows: int
+    unit: str | None = None
 
     def raw(self) -> Self:
         """The same windows with raw rows or exact counts in them: no promise."""
@@ -35,7 +42,10 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; no ε is None."""
-        return asdict(self) | {"epsilon": self.epsilon if self.epsilon < math.inf else None}
+        told = asdict(self) | {"epsilon": self.epsilon if self.epsilon < math.inf else None}
+        if self.unit is None:
+            del told["unit"]
+        return told
 
     def __str__(self) -> str:
         windows = f"over {self.windows} window{'s' if self.windows != 1 else ''}"
@@ -44,5 +54,8 @@ class Guarantee:
         if self.level == "P3":
             return f"P3: gone, {windows}"
         some = f"any {self.k} counted observation{'s' if self.k != 1 else ''}"
+        if self.unit is not None:
+            each = "in each of" if self.windows != 1 else "in"
+            some, windows = f"any person (column {self.unit!r})", windows.replace("over", each)
         budget = f"({self.epsilon!r}, {self.delta!r})"
         return f"P2: {budget}-differentially private for {some}, {windows}"

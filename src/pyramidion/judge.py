@@ -24,6 +24,8 @@ from pyramidion.hashing_values import NOT_FINITE, UnfitError, canonical, instant
 
 Problems = dict[str, list[int]]
 
+NO_PERSON = "has no unit, and a row of nobody cannot be bounded; name its person"
+NOT_A_PERSON = "is neither text nor a whole number, as a unit must be"
 NO_TIME = "has no time"
 NOT_A_TIME = "is not a time; send timestamps, ISO 8601 text or seconds since the epoch"
 TOO_FAR = "is a time too far away; send timestamps, or seconds (not milliseconds) since the epoch"
@@ -132,6 +134,34 @@ def _each(
     for reason, rows in reasons.items():
         judge.mark(name, np.isin(np.arange(len(raw)), rows), reason)
     return made
+
+
+# --- people -------------------------------------------------------------------------
+
+
+def people(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Keys:
+    """Whose each row is, as keys; 7 and "7" are the same person, whichever way a row came."""
+    made = in_one_type(raw) if isinstance(raw, list) else plain(raw)
+    if made is None:
+        made = pa.array(_each(name, list(raw), judge, _person, None), pa.binary())
+    elif pa.types.is_integer(made.type):
+        made = made.cast(pa.string()).cast(pa.binary())
+    elif is_text(made.type) or pa.types.is_null(made.type):
+        made = made.cast(pa.large_binary())
+    else:
+        raise _wrong_type(name, made.type, "text or whole numbers")
+    judge.mark(name, made.is_null(), NO_PERSON)
+    return hasher.column(made)
+
+
+def _person(value: object) -> bytes | None:
+    if value is None:
+        return None
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole and not isinstance(value, str):
+        raise UnfitError(NOT_A_PERSON)
+    canonical(value)  # or a record could not keep it
+    return str(value).encode()
 
 
 # --- numbers ------------------------------------------------------------------------

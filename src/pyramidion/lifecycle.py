@@ -21,13 +21,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pyramidion import records
+from pyramidion.batches import Batch
+from pyramidion.births import Births
 from pyramidion.counts.arena import Arena
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
@@ -37,10 +38,10 @@ from pyramidion.errors import (
 )
 from pyramidion.killpoints import reach
 from pyramidion.observations import Door, Observations
+from pyramidion.people import People
 from pyramidion.populating import Part, Populating, Window
-from pyramidion.privacy.birth import Birth, reserves_of, sizes_of
+from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.ledger import Ledger
-from pyramidion.privacy.weights import combined, tables_read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
@@ -73,7 +74,7 @@ class Lifecycle:
         self.catalogue = catalogue
         self.keys = keys
         self.settings = settings
-        self.ledger = Ledger(catalogue, settings)
+        self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
         self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
         self.readings = Readings(catalogue, keys)
@@ -81,7 +82,9 @@ class Lifecycle:
         self.learn(schema)
         self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
-        self.windows = Populating(settings)
+        self.windows = Populating(settings, strict=schema.unit is not None)
+        self.people = People(schema, settings, int(catalogue.about("clock", "0")))
+        self.births = Births(settings, self.readings, self.secret, self.people.hidden)
         self.populating = self.windows.windows
         self.complete: Arena | None = None
         self.published = True
@@ -100,9 +103,7 @@ class Lifecycle:
     def refuse_unusable(schema: Schema, settings: Settings) -> None:
         """Raise for a schema and settings that no window could be born with."""
         shapes = Door(schema, settings, b"nobody's").encoder.shapes
-        reserves = reserves_of(settings)
-        birth = Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
-        birth.layout  # noqa: B018
+        Births.refuse_unusable(schema, settings, shapes)
 
     def learn(self, schema: Schema) -> None:
         """Observe by this schema from now on, in the bins that were read last."""
@@ -112,33 +113,21 @@ class Lifecycle:
 
     def birth(self, window: int) -> Birth:
         """Everything a window of this number is born with."""
-        schema, shares = self.schema, dict(self.settings.shares or ())
-        kept = {name: share for name, share in shares.items() if name in schema.table_names}
-        settings = replace(self.settings, shares=kept or None)
-        encoder, read = self.door.encoder, self.readings.of("weights").values()
-        quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
-        return Birth(
-            settings,
-            encoder.shapes,
-            schema.cardinality,
-            self.secret,
-            reserves=reserves_of(settings, self.due(window)),
-            weights=weights_of(settings, sizes_of(settings, encoder.shapes), quantiles),
-            prior=encoder.prior,
-        )
+        return self.births.of(window, self.schema, self.door.encoder)
 
     def due(self, window: int) -> list[Purpose]:
         """What is to be read from a window of this number."""
-        s, last = self.settings, {of: max(self.readings.of(of), default=None) for of in PURPOSES}
-        shapes = self.door.encoder.shapes
-        wanted = {
-            "weights": s.weighted and bool(tables_read(s, shapes)),
-            "bins": bool(self.schema.binned),
-        }
-        every = {"weights": s.weights_every, "bins": s.bins_period}
-        return [
-            of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])
-        ]
+        return self.births.due(window, self.schema, self.door.encoder.shapes)
+
+    @property
+    def hidden(self) -> int:
+        """How many observations the noise of a window hides: k, or all a person can have in it."""
+        return self.people.hidden
+
+    def _retained(self) -> set[int]:
+        """The windows that are not erased."""
+        rows = self.catalogue.all("SELECT number FROM windows WHERE state <> 'erased'")
+        return {row["number"] for row in rows}
 
     # --- opening a store -----------------------------------------------------------
 
@@ -162,6 +151,7 @@ class Lifecycle:
         for row in self.tables.current("checkpoint"):
             self._adopt(row["window"], self.tables.of(row), row["after"])
         self._replay()
+        self._recall()
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
         (row,) = self.catalogue.all(
@@ -185,7 +175,7 @@ class Lifecycle:
             return any(number > after.get(window, number) for window, _ in parts)
 
         for number, table, parts in self.hot.batches(lacking):
-            observations = self.door.observations(records.batch_of(table))
+            observations = self.recounted(number, records.batch_of(table))
             start = 0
             for window, rows in parts:
                 found = self.populating.get(window)
@@ -194,6 +184,25 @@ class Lifecycle:
                     found.arena.add(taken.under(found.encoder))
                     found.fresh += rows
                 start += rows
+
+    def recounted(self, number: int, batch: Batch) -> Observations:
+        """Hot rows as they were counted: a blanked one weighs nothing."""
+        return self.door.observations(batch).counting(self.hot.counted(number))
+
+    def _recall(self) -> None:
+        """Count the people of the running block again: all their rows are hot, or it is over."""
+        self.leaving.append(lambda leaving: self._forget_people(leaving.now))
+        self._forget_people(int(self.catalogue.one("SELECT max(at) FROM deletions") or 0))
+        arrived = self.catalogue.all("SELECT number, arrived FROM batches")
+        running = {row["number"] for row in arrived if self.people.is_running(row["arrived"])}
+        for number, table, _ in self.hot.batches(lambda number, _: number in running):
+            counted = self.hot.counted(number)
+            if counted is not None:
+                self.people.recall(self.door.observations(records.batch_of(table)), counted)
+
+    def _forget_people(self, now: int) -> None:
+        with self.arrivals:
+            self.people.forget(now)
 
     # --- where rows go ---------------------------------------------------------------
 

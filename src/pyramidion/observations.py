@@ -19,7 +19,16 @@ from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.hashing import Keys
-from pyramidion.judge import Judge, Problems, floats, numbers, refuse_damaged, times_of, values
+from pyramidion.judge import (
+    Judge,
+    Problems,
+    floats,
+    numbers,
+    people,
+    refuse_damaged,
+    times_of,
+    values,
+)
 from pyramidion.schema import Continuous, Label, Schema
 from pyramidion.settings import Settings
 
@@ -82,6 +91,14 @@ class Observations(Rows):
     problems: Problems
     numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)
     """The values of labels whose bins are read from rows, and so differ between windows."""
+    units: Keys | None = field(default=None, repr=False)
+    """Whose each row is, where the schema names a unit."""
+
+    def counting(self, counted: NDArray[np.bool_] | None) -> Observations:
+        """The same rows, of which only some count: the others are blanked and weigh nothing."""
+        if counted is None or counted.all():
+            return self
+        return replace(self, weights=np.where(counted, self.weights, 0))
 
     def under(self, encoder: Encoder) -> Observations:
         """The same rows, to be counted in the tables of another encoder of the same stream."""
@@ -108,6 +125,7 @@ class Observations(Rows):
             weights=self.weights if self.weights.size == 1 else self.weights[rows],
             times=None if self.times is None else self.times[rows],
             numbers={name: column[rows] for name, column in self.numbers.items()},
+            units=None if self.units is None else self.units[rows],
         )
 
 
@@ -172,6 +190,8 @@ class Door:
         )
         if times is not None and latest is not None:
             judge.mark(str(self.schema.time), times > latest, TOO_NEW)
+        unit, hasher = self.schema.unit, self.encoder.hasher
+        units = None if unit is None else people(unit, raw[unit], judge, hasher)
         if errors == "refuse":
             judge.refuse()
         found = Observations(
@@ -184,6 +204,7 @@ class Door:
             int(judge.bad.sum()),
             judge.problems,
             self._numbers(raw),
+            units,
         )
         if not judge.problems:
             return found, raw, None

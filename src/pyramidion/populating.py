@@ -50,8 +50,10 @@ class Part:
 class Populating:
     """Populating windows by number. Whoever changes them holds the lock of arrivals."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, strict: bool = False) -> None:
         self._settings = settings
+        self._strict = strict
+        """Whether a window takes no row that comes after its stop, sealed or not."""
         self.slots = Slots.of_windows(settings)
         self.windows: dict[int, Window] = {}
         self.passed = NEVER
@@ -72,8 +74,9 @@ class Populating:
 
         ``last`` tells the slot of the last window that is over, where rows cut windows.
 
-        Event time decides. Rows whose window is not populating any more go to the
-        current one and are late. By rows, windows fill one after the other.
+        Event time decides. Rows whose window is not populating any more (where people are
+        protected: whose window is over) go to the current one and are late. By rows, windows
+        fill one after the other.
         """
         if self.slots is None:
             return self._place_by_rows(len(observations), last)
@@ -87,7 +90,7 @@ class Populating:
         open_ = {window.slot: window for window in self.taking()}
         one = not slots.size or slots.min() == slots.max()
         targets = {
-            slot: slot if slot in open_ or slot >= current else current
+            slot: slot if slot >= current or (slot in open_ and not self._strict) else current
             for slot in (slots[:1] if one else np.unique(slots)).tolist()
         }
         missing = sorted({slot for slot in targets.values() if slot not in open_})

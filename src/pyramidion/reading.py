@@ -83,7 +83,7 @@ class Reading:
 
     def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
         store = self._store
-        rows, k, unit = self._rows(window), store.settings.k, budget_of(store.settings)[0]
+        rows, k, unit = self._rows(window), store.hidden, budget_of(store.settings)[0]
         if purpose == "bins" or unit == "none":
             edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
             return {column: list(cuts) for column, cuts in edges.items()}
@@ -97,8 +97,8 @@ class Reading:
         def wanted(_: int, parts: Parts) -> bool:
             return any(number == window for number, _ in parts)
 
-        for _, table, parts in self._store.hot.batches(wanted):
-            observations, start = self._store.door.observations(records.batch_of(table)), 0
+        for batch, table, parts in self._store.hot.batches(wanted):
+            observations, start = self._store.recounted(batch, records.batch_of(table)), 0
             for number, rows in parts:
                 if number == window:
                     yield observations.take(np.arange(start, start + rows))

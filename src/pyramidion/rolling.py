@@ -3,7 +3,8 @@
 Batches are cut where count windows end, so that every row meets its own window while that
 is populating. Near the end of the history they are also cut where hot steps end, so that the
 rows which stay hot lie in the steps they would lie in had they come one by one. Earlier rows
-pass through the hot window in larger pieces: fewer erasures, the same tables.
+pass through the hot window in larger pieces: fewer erasures, the same tables. Where people are
+protected, batches are cut where blocks end: all rows of a batch arrive in one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from pyramidion.arrivals import Resume
 from pyramidion.counts.windows import Slots
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.people import blocks_of
 from pyramidion.replay import Replay
 from pyramidion.schedule import Advance, Schedule
 from pyramidion.storage.hot import Receipt
@@ -76,6 +78,9 @@ def _cuts(
     windows, steps = Slots.of_windows(settings), Slots.of_steps(settings)
     if windows is not None:
         ends.update(_changes(windows.all_at(times)))
+    blocks = blocks_of(lifecycle.schema, settings)
+    if blocks is not None:
+        ends.update(_changes(blocks.all_at(times)))
     hot = (settings.hot_window_us or settings.hot_step_us) + settings.hot_step_us
     late = int(np.searchsorted(times, (history.last or 0) - hot))
     if late < rows:

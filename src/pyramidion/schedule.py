@@ -61,6 +61,8 @@ class Schedule:
             for window in store.windows.over(now):
                 if window.stop is not None and window.stop <= now:
                     store.windows.passed = max(store.windows.passed, window.slot)
+                    with store.arrivals:
+                        store.people.seen(window.stop)
                 with store.arrivals:
                     window.closed = True  # or rows could come while an empty one is dropped
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)

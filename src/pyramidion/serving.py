@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from pyramidion import records
@@ -43,7 +44,7 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     if store.complete is None:
         return None
     windows = max(table.windows for table in store.complete.layout.tables)
-    return store.birth(1).guarantee(windows)
+    return replace(store.birth(1).guarantee(windows), unit=store.people.unit)
 
 
 def snapshot(store: Lifecycle) -> Snapshot | None:
@@ -149,7 +150,7 @@ class Serving:
         """Hot rows, batch by batch."""
         for number, table, parts in self._store.hot.batches(lambda number, _: wanted(number)):
             batch = records.batch_of(table)
-            yield HotBatch(number, self._store.door.observations(batch), batch, parts)
+            yield HotBatch(number, self._store.recounted(number, batch), batch, parts)
 
     def training_set(self, workload: Workload) -> TrainingSet:
         """Hot rows as features and labels: P1, gone when the rows go."""

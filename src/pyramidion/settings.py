@@ -481,6 +481,17 @@ class Settings:
         return microseconds(self.max_skew)
 
     @property
+    def unit_block_us(self) -> int | None:
+        """Length of a block of people's rows in microseconds; None if rows bound the hot window.
+
+        >>> Settings(epsilon=1, hot_window="36h", hot_step="5h").unit_block_us == 35 * 3600 * 10**6
+        True
+        """
+        if self.unit_block is not None or self.hot_window_us is None:
+            return None if self.unit_block is None else microseconds(self.unit_block)
+        return self.hot_window_us // self.hot_step_us * self.hot_step_us
+
+    @property
     def train_within_us(self) -> int:
         """How long all models together may take to be trained, in microseconds."""
         return microseconds(self.train_within)

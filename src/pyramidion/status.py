@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,12 +62,19 @@ class Status:
     guarantee: Guarantee | None
     bytes: int
     due: bool
+    composed_epsilon: float | None = None
+    """Where people are protected, what the tables of all retained windows tell about one."""
+    composed_delta: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         told = asdict(self)
         if self.guarantee is not None:
             told["guarantee"] = self.guarantee.to_dict()
+        if self.composed_epsilon is None:
+            del told["composed_epsilon"], told["composed_delta"]
+        elif self.composed_epsilon == math.inf:
+            told["composed_epsilon"] = None
         return told
 
 
@@ -86,6 +94,7 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int, due: bool) -> Status:
         WindowStatus(row["number"], row["state"], row["start"], row["stop"], row["rows"])
         for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
     ]
+    spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
     deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
     return Status(
         path=str(path),
@@ -103,4 +112,6 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int, due: bool) -> Status:
         guarantee=guarantee(lifecycle),
         bytes=_bytes(path),
         due=due,
+        composed_epsilon=None if spent is None else spent.composed_epsilon,
+        composed_delta=None if spent is None else spent.composed_delta,
     )

@@ -29,7 +29,7 @@ from pyramidion.arrivals import Arrivals, Resume, VaultHook
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import StateError
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.models import Model
 from pyramidion.learn.training_set import TrainingSet
@@ -95,11 +95,6 @@ class Pyramid:
         vault: VaultHook | None = None,
     ) -> Self:
         """Make a new store. ``keys`` says where its store key is held: outside its directory."""
-        if schema.unit is not None:
-            raise SchemaError(
-                f"the schema protects the people in column {schema.unit!r}, which nothing enforces "
-                f"yet; leave `unit` out to protect single observations"
-            )
         Lifecycle.refuse_unusable(schema, settings)
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
         home = Home.create(Path(path), holder_at(keys), about)

@@ -14,6 +14,8 @@ import pyarrow as pa
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
+from pyramidion.observations import Door
+from pyramidion.people import LEAST, People
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
 
@@ -56,6 +58,16 @@ def _schema(weight: str | None) -> Schema:
     )
 
 
+def _count_people(rows: pa.Table) -> None:
+    schema = Schema(
+        features=[Categorical("text")], label=Label("y", classes=[0, 1]), unit="whole", time="time"
+    )
+    settings = Settings(epsilon=1.0)
+    people, door = People(schema, settings), Door(schema, settings, b"nobody's")
+    found = door.observations(pa.concat_tables([rows] * (LEAST // len(rows))))
+    people.take_back(found, people.count(found, 0))
+
+
 def warm() -> None:
     """Run every kernel once."""
     rows = _rows(100)
@@ -81,6 +93,7 @@ def warm() -> None:
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
     KeyCounts().add(np.arange(3, dtype=np.uint64), np.ones(1, dtype=np.int64))
+    _count_people(rows)
     clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)
 
 

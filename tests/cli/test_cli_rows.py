@@ -61,6 +61,7 @@ def test_import_tells_programs(made: Shell) -> None:
         "accepted": 500,
         "refused": 0,
         "late": 0,
+        "blanked": 0,
         "windows_sealed": 2,
         "hot_rows": 60,
         "first": int(START * 1e6),

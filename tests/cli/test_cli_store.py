@@ -87,8 +87,24 @@ def test_a_directory_that_is_taken_is_refused(shell: Shell) -> None:
 
 def test_a_schema_that_nothing_can_enforce_is_refused(shell: Shell) -> None:
     schema = Schema(label=SCHEMA.label, features=SCHEMA.features, unit="a")
-    assert shell("create", shell.schema(schema)).code == 2
+    assert shell("create", shell.schema(schema, count_window=100)).code == 2
     assert not shell.path.exists()
+
+
+def test_where_people_are_protected_the_sum_over_windows_is_told(shell: Shell) -> None:
+    schema = Schema(label=SCHEMA.label, features=SCHEMA.features, time="t", unit="a")
+    shell.create(schema, delta=0.0)
+    history = rows(500, START + np.arange(500) * DAY / 20)  # 25 days
+    file = shell.saved(history, "history.csv")
+    told = shell("import", file, "--json").told
+    assert 0 < told["blanked"] < told["accepted"] == 500
+    assert shell("ledger").out.splitlines()[-1] == (
+        "spent on any person (column 'a'): (1, 0) in a window, (3, 0) in 3 retained windows "
+        "together"
+    )
+    assert shell("ledger", "--json").told["composed_epsilon"] == 3.0
+    assert "people   (3, 0) spent on any person in all windows together" in shell("status").out
+    assert "any person (column 'a'), in each of 2 windows" in shell("status").out
 
 
 # --- keys ----------------------------------------------------------------------------

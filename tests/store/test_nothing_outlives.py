@@ -75,7 +75,7 @@ FILES = {
     "tables/.????????????????????????.tables.new": PAID,
 }
 OUTPUTS: dict[type, dict[str, str]] = {
-    Receipt: {"accepted": PUBLIC, "refused": HOT, "late": HOT},
+    Receipt: {"accepted": PUBLIC, "refused": HOT, "late": HOT, "blanked": HOT},
     Advance: dict.fromkeys(
         (
             "sealed",
@@ -92,18 +92,20 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Status: {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
-        "guarantee": PUBLIC,
+        **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
         "bytes": HOT,  # the lengths of hot segments are in it
     },
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
-    Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows"), PUBLIC),
+    Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
     Model: {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
     },
-    ledger.Report: dict.fromkeys(("windows", "k"), PUBLIC),
+    ledger.Report: dict.fromkeys(
+        ("windows", "k", "unit", "retained", "composed_epsilon", "composed_delta"), PUBLIC
+    ),
     ledger.WindowReport: dict.fromkeys(
         ("number", "unit", "budget", "lines", "spent", "left", "epsilon", "delta"), PUBLIC
     ),
@@ -180,6 +182,8 @@ def others(size: int) -> dict[str, list[Any]]:
 class Life:
     """A store that does all a store can do, and what it shows on the way."""
 
+    schema = SCHEMA
+
     def __init__(self, folder: Path, contents: Contents) -> None:
         self.folder, self._contents = folder, contents
         self.disk, self.day = folder / "disk", 100.0
@@ -206,11 +210,11 @@ class Life:
         file = self.folder / "history.csv"
         rows = [self.table(100 + day, 4) for day in range(8)]
         csv.write_csv(pa.concat_tables(rows), file)
-        return in_order([DataFile(file)], SCHEMA, chunk=10)
+        return in_order([DataFile(file)], self.schema, chunk=10)
 
     def run(self) -> None:
         self.day = 107.1
-        self.store = Pyramid.create(self.disk / "store", SCHEMA, BUSY, **self.given)
+        self.store = Pyramid.create(self.disk / "store", self.schema, BUSY, **self.given)
         self.show(*self.store.replay(self.history()))
         for day in (107.5, 108.2, 109.7, 112.5, 119.6):
             self.observe(day)

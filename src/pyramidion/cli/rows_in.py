@@ -71,12 +71,14 @@ class Totals:
     accepted: int = 0
     refused: int = 0
     late: int = 0
+    blanked: int = 0
 
     def add(self, receipt: Receipt) -> int:
         """One more; gives its rows."""
         self.accepted += receipt.accepted
         self.refused += receipt.refused
         self.late += receipt.late
+        self.blanked += receipt.blanked
         return receipt.accepted + receipt.refused
 
     @property
@@ -85,7 +87,8 @@ class Totals:
         return self.accepted + self.refused
 
     def __str__(self) -> str:
-        return f"{self.accepted:,} accepted, {self.refused:,} refused, {self.late:,} late"
+        told = f"{self.accepted:,} accepted, {self.refused:,} refused, {self.late:,} late"
+        return told + (f", {self.blanked:,} blanked" if self.blanked else "")
 
 
 # --- import ------------------------------------------------------------------------------

@@ -75,6 +75,9 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
         yield "gone", several(gone, "window")
     promise = "nothing to read yet: no window is sealed"
     yield "promise", promise if found.guarantee is None else str(found.guarantee)
+    if found.composed_epsilon is not None:
+        spent = f"({found.composed_epsilon:.6g}, {found.composed_delta:g})"
+        yield "people", f"{spent} spent on any person in all windows together"
     coming = sorted(_coming(found, settings))
     due = [f"{what} (since {date(when)})" for when, what in coming if when <= found.at]
     if found.due:

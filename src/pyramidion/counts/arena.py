@@ -149,7 +149,7 @@ class Arena:
     def _must_fit(self, observations: Observations) -> None:
         """Kernels check no index and no weight, so other rows must never reach them."""
         weights = observations.weights
-        if weights.min(initial=1) < 1 or weights.max(initial=1) > self.layout.weight:
+        if weights.min(initial=1) < 0 or weights.max(initial=1) > self.layout.weight:
             raise PrivacyError(
                 "observations weigh more than the noise of these tables hides; make them with the "
                 "door that these tables were made for"

@@ -21,9 +21,9 @@ so, also after a restart. One ledger writes a book.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -116,10 +116,19 @@ class WindowReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole ledger. Windows hold disjoint observations: ε and δ are the largest window's."""
+    """The whole ledger. Windows hold disjoint observations: ε and δ are the largest window's.
+
+    They do not hold disjoint people. Where these are protected, ``unit`` is the column that tells
+    them apart, ε and δ are those of a person in one window, and ``composed_epsilon`` and
+    ``composed_delta`` those of a person in all windows that are ``retained``; else None.
+    """
 
     windows: tuple[WindowReport, ...]
     k: int
+    unit: str | None = None
+    retained: int | None = None
+    composed_epsilon: float | None = None
+    composed_delta: float | None = None
 
     @property
     def epsilon(self) -> float:
@@ -134,7 +143,16 @@ class Report:
     def to_dict(self) -> dict[str, object]:
         """Return plain values for JSON; where there is no promise, ε is None."""
         windows = [window.to_dict() for window in self.windows]
-        return {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
+        told = {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
+        return told if self.unit is None else told | self.composed()
+
+    def composed(self) -> dict[str, object]:
+        """Return what people have spent in all windows as plain values; empty without a unit."""
+        if self.composed_epsilon is None or self.composed_delta is None:
+            return {}
+        promise = _promised(self.composed_epsilon, self.composed_delta)
+        told = {f"composed_{name}": value for name, value in promise.items()}
+        return {"unit": self.unit, "retained": self.retained, **told}
 
     def __str__(self) -> str:
         used = {line.purpose: 0 for w in self.windows for line in w.lines if line.kind in _RESERVED}
@@ -146,8 +164,17 @@ class Report:
             rows.append([str(window.number), window.unit, *amounts, *promise])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
-        some = f"any {self.k} observation{'s' if self.k != 1 else ''}"
-        return "\n".join([*lines, f"spent on {some}: ({self.epsilon:.{DIGITS}g}, {self.delta:g})"])
+        return "\n".join([*lines, f"spent on {self._spent()}"])
+
+    def _spent(self) -> str:
+        """On whom, and what."""
+        told = f"({self.epsilon:.{DIGITS}g}, {self.delta:g})"
+        if self.composed_epsilon is None:
+            return f"any {self.k} observation{'s' if self.k != 1 else ''}: {told}"
+        whole = f"({self.composed_epsilon:.{DIGITS}g}, {self.composed_delta:g})"
+        windows = f"{self.retained} retained window{'s' if self.retained != 1 else ''}"
+        person = f"any person (column {self.unit!r})"
+        return f"{person}: {told} in a window, {whole} in {windows} together"
 
 
 class Ledger:
@@ -164,9 +191,18 @@ class Ledger:
     pyramidion.errors.PrivacyError: window 0 has epsilon 0.04 left for selection and 0.06 was ...
     """
 
-    def __init__(self, book: Book, settings: Settings) -> None:
+    def __init__(
+        self,
+        book: Book,
+        settings: Settings,
+        *,
+        unit: str | None = None,
+        retained: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self._book = book
         self._settings = settings
+        self._person = unit
+        self._retained = retained
         self._unit, self._budget = budget_of(settings)
         self._reserves = settings.reserves
         self._lock = book.lock  # one order of locks, whoever comes from above
@@ -255,7 +291,22 @@ class Ledger:
         for line in self._book.lines():
             own.setdefault(line.window, []).append(line)
         windows = tuple(self._report_of(window, own[window]) for window in sorted(own))
-        return Report(windows=windows, k=self._settings.k)
+        report = Report(windows=windows, k=self._settings.k)
+        return report if self._person is None else self._composed(report)
+
+    def _composed(self, report: Report) -> Report:
+        """A person may be in every window, so what the retained ones have spent adds up."""
+        known = set(self._retained())
+        kept = [window for window in report.windows if window.number in known]
+        spent = sum((window.spent for window in kept), Fraction(0))
+        epsilon, delta = _promise(self._unit, spent, self._settings.delta) if kept else (0.0, 0.0)
+        return replace(
+            report,
+            unit=self._person,
+            retained=len(kept),
+            composed_epsilon=epsilon if len(kept) > 1 else min(epsilon, report.epsilon),
+            composed_delta=delta,
+        )
 
     def _report_of(self, window: int, lines: Sequence[Line]) -> WindowReport:
         whole = _whole(window, lines)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyramidion import records
 from pyramidion.counts.windows import Slots
@@ -37,12 +40,14 @@ class Receipt:
     """What became of a batch.
 
     ``late`` rows are among the accepted ones: they came after their window was sealed and
-    were counted in the populating one.
+    were counted in the populating one. ``blanked`` rows are, too: with a unit, they are
+    beyond the k-th of their person in a block, and touched no table.
     """
 
     accepted: int
     refused: int
     late: int
+    blanked: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,16 @@ class Stored:
     length: int
     receipt: Receipt
     parts: Parts
+    counted: bytes = b""
+    """With a unit, a bit for each row in the order they lie there: 0 where it was blanked."""
 
     def sealed(self, key: DataKey) -> bytes:
-        """All of it, for the catalogue."""
-        data = json.dumps(asdict(self)).encode()
+        """All of it, for the catalogue; how long it is does not tell how many were blanked."""
+        told = asdict(self)
+        blanked, counted = told["receipt"].pop("blanked"), told.pop("counted")
+        if counted:
+            told |= {"counted": b64encode(counted).decode(), "blanked": f"{blanked:20}"}
+        data = json.dumps(told).encode()
         data += b" " * (-len(data) % GRAIN)
         return b"".join(sealed(key.key, [data], self._context(self.number)))
 
@@ -68,7 +79,8 @@ class Stored:
         told = json.loads(opened(key.key, data, cls._context(number), what=what))
         parts = [(window, rows) for window, rows in told["parts"]]
         place = told["number"], told["start"], told["length"]
-        return cls(*place, Receipt(**told["receipt"]), parts)
+        receipt = Receipt(**told["receipt"], blanked=int(told.get("blanked", 0)))
+        return cls(*place, receipt, parts, b64decode(told.get("counted", "")))
 
     @staticmethod
     def _context(number: int) -> bytes:
@@ -122,6 +134,9 @@ class HotWindow:
         self._slots = Slots.of_steps(settings)
         rows = catalogue.all("SELECT * FROM steps ORDER BY number")
         self.steps = [self._step(row) for row in rows]
+        self._blanked = {
+            batch.number: batch for step in self.steps for batch in step.batches if batch.counted
+        }
         for step in self.steps:
             segments.cut(step.file, step.length)
 
@@ -170,6 +185,7 @@ class HotWindow:
         parts: Parts,
         once: str | None,
         now: int,
+        counted: NDArray[np.bool_] | None = None,
     ) -> Stored:
         """Make a batch known; within a transaction."""
         step, run = appended.step, self._catalogue.run
@@ -187,7 +203,8 @@ class HotWindow:
                 step.file,
             )
             self._catalogue.note(next_step=step.number + 1)
-        stored = Stored(number, appended.start, appended.written.result(), receipt, parts)
+        bits = b"" if counted is None else np.packbits(counted).tobytes()
+        stored = Stored(number, appended.start, appended.written.result(), receipt, parts, bits)
         run("UPDATE steps SET rows = rows + ? WHERE number = ?", receipt.accepted, step.number)
         run(
             "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
@@ -205,6 +222,8 @@ class HotWindow:
         step = appended.step
         step.rows += stored.receipt.accepted
         step.batches.append(stored)
+        if stored.counted:
+            self._blanked[stored.number] = stored
         if not step.known:
             step.known = True
             self.steps.append(step)
@@ -236,6 +255,14 @@ class HotWindow:
         known = (batch for step in list(self.steps) for batch in list(step.batches))
         return [batch for batch in known if wanted(batch.number)]
 
+    def counted(self, number: int) -> NDArray[np.bool_] | None:
+        """Which rows of a batch count, in the order they lie there; None: all."""
+        batch = self._blanked.get(number)
+        if batch is None:
+            return None
+        bits = np.frombuffer(batch.counted, dtype=np.uint8)
+        return np.unpackbits(bits, count=batch.receipt.accepted).astype(np.bool_)
+
     def _read(self, step: Step, batch: Stored) -> pa.Table:
         data = self._segments.read(
             step.file, batch.start, batch.length, step.key.key, f"batch {batch.number}"
@@ -263,6 +290,8 @@ class HotWindow:
         self._segments.forget()
         gone = {step.number for step in steps}
         self.steps = [step for step in self.steps if step.number not in gone]
+        for batch in (batch for step in steps for batch in step.batches):
+            self._blanked.pop(batch.number, None)
 
     # --- rewriting --------------------------------------------------------------------
 
@@ -277,7 +306,7 @@ class HotWindow:
             make = partial(records.to_bytes, change(self._read(old, batch)))
             start, context = new.length, f"batch {batch.number}"
             length = self._segments.append(new.file, start, make, key.key, context).result()
-            new.batches.append(Stored(batch.number, start, length, batch.receipt, batch.parts))
+            new.batches.append(replace(batch, start=start, length=length))
         return new
 
     def replace(self, made: Sequence[tuple[Step, Step]]) -> None:

@@ -1,0 +1,208 @@
+"""Person-level protection: at most k rows of a person count in a block of time.
+
+    |<------------- count window ------------->|
+ ---+---------+---------+---------+---------+--+------> arrival
+    |  block  |  block  |  block  |  block  |  block
+
+Blocks are slots of arrival time from the store's origin. A row beyond the k-th of its person
+in the running block is *blanked*: it is accepted, durable and hot, it is in the public row
+totals, and it touches no table. Whether it is depends on rows of the same person alone. A
+count window takes rows during at most B blocks, so at most k·B rows of a person are in its
+tables, and its noise hides as many.
+
+The counter is hot data: it is in memory alone, for the running block alone. Blocks are no
+longer than the hot window and end where hot steps end, so at any moment all rows of the
+running block are hot, and the counter is made of them again when a store is opened.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion import people_kernels as kernels
+from pyramidion.counts.windows import Slots
+from pyramidion.errors import PrivacyError, SchemaError
+from pyramidion.hashing import Keys
+from pyramidion.observations import Observations
+from pyramidion.schema import Schema
+from pyramidion.settings import Settings
+
+Counts = NDArray[np.bool_]
+"""Which rows count; the others are blanked."""
+
+LEAST = 1_024  # slots
+
+
+def blocks_of(schema: Schema, settings: Settings) -> Slots | None:
+    """The blocks that people's rows are bounded in; None without a unit.
+
+    Settings by which the bound could not be kept are refused.
+    """
+    if schema.unit is None:
+        return None
+    length, told = settings.unit_block_us, f"the schema protects the people in {schema.unit!r}"
+    if settings.window_us is None:
+        raise SchemaError(
+            f"{told} and count windows are cut by rows, so one could last for any number of "
+            f"blocks; write count_window as a duration"
+        )
+    if length is None or settings.hot_rows is not None:
+        raise SchemaError(
+            f"{told} and rows may leave the hot window by their number, before their block is "
+            f"over; set hot_window and leave hot_rows out"
+        )
+    if length % settings.hot_step_us:
+        raise SchemaError(
+            f"{told} and setting 'unit_block' ({settings.unit_block}) is not a multiple of "
+            f"'hot_step' ({settings.hot_step}); make it one"
+        )
+    if length > (settings.hot_window_us or 0):
+        raise SchemaError(
+            f"{told} and setting 'unit_block' ({settings.unit_block}) is longer than 'hot_window' "
+            f"({settings.hot_window}), whose rows are all that is known of people; lower unit_block"
+        )
+    return Slots(length, settings.origin_us)
+
+
+def blocks_touched(window: int, skew: int, block: int) -> int:
+    """During how many blocks a window can take rows: from ``skew`` before its start to its stop.
+
+    Windows and blocks are multiples of their lengths from one origin, so the time from the
+    start of a block to that moment is, modulo the divisor g that they share, −skew. The most
+    blocks are touched where it is longest.
+
+    >>> blocks_touched(window=28, skew=0, block=7), blocks_touched(window=28, skew=1, block=7)
+    (4, 5)
+    >>> blocks_touched(window=30, skew=1, block=7)
+    6
+    """
+    shared = math.gcd(window, block)
+    into = block - shared + -skew % shared
+    return (into + skew + window - 1) // block + 1
+
+
+def hidden_of(schema: Schema, settings: Settings) -> int:
+    """How many observations the noise of a window hides: k, or k in each block it touches."""
+    blocks = blocks_of(schema, settings)
+    if blocks is None:
+        return settings.k
+    skew = 0 if schema.time is None else settings.max_skew_us
+    return settings.k * blocks_touched(settings.window_us or 0, skew, blocks.length)
+
+
+class People:
+    """How many rows of each person were counted in the running block; nothing without a unit.
+
+    Whoever asks holds the lock of arrivals.
+    """
+
+    def __init__(self, schema: Schema, settings: Settings, seen: int = 0) -> None:
+        self.unit = schema.unit
+        self.hidden = hidden_of(schema, settings)
+        """How many observations the noise of a window hides."""
+        self._k = settings.k
+        self._skew = 0 if schema.time is None else settings.max_skew_us
+        self._blocks = blocks_of(schema, settings)
+        self._seen = seen
+        self._block = 0 if self._blocks is None else self._blocks.at(seen)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._table = _empty(LEAST)
+        self._size = 0
+
+    def __len__(self) -> int:
+        """How many people are in the counter."""
+        return self._size
+
+    # --- time ------------------------------------------------------------------------
+
+    def arrival(self, now: int) -> int:
+        """When rows that come now arrive: never before a time that was seen already.
+
+        Who asked for the time before others did may come after them; his block is theirs.
+        """
+        return now if self.unit is None else max(now, self._seen)
+
+    def seen(self, now: int) -> None:
+        """Time has come so far; a counter whose block is over goes."""
+        if self._blocks is None:
+            return
+        self._seen = max(self._seen, now)
+        block = self._blocks.at(self._seen)
+        if block != self._block:
+            self._block = block
+            self._clear()
+
+    def forget(self, now: int) -> None:
+        """Hot rows leave: if the running block is over by then it goes, and does not come back.
+
+        Not all of time until now is over by that: a history that is replayed goes on from its
+        last row.
+        """
+        if self._blocks is not None and self._blocks.stop(self._block) <= now:
+            self.seen(self._blocks.stop(self._block))
+
+    def refuse_outside(self, start: int | None, stop: int | None, now: int) -> None:
+        """Raise where a window would take rows in a block that its noise does not reckon with."""
+        if self._blocks is None:
+            return
+        if start is None or stop is None or not start - self._skew <= now < stop:
+            raise PrivacyError(
+                "rows came for a window whose time has not come or is over, so a person could have "
+                "more rows in it than its noise hides; this is a bug"
+            )
+
+    # --- rows ------------------------------------------------------------------------
+
+    def count(self, rows: Observations, now: int) -> Counts | None:
+        """Which rows count, in the order they came; None without a unit."""
+        if self._blocks is None:
+            return None
+        keys = _units(rows)
+        self.seen(now)
+        self._grow(keys.size)
+        counted = np.empty(keys.size, dtype=np.bool_)
+        self._size += kernels.count(self._table, keys, self._k, counted)
+        return counted
+
+    def take_back(self, rows: Observations, counted: Counts | None) -> None:
+        """Undo `count` of rows that were never acknowledged."""
+        if counted is not None:
+            kernels.take_back(self._table, _units(rows), counted)
+
+    def recall(self, rows: Observations, counted: Counts) -> None:
+        """Rows of the running block, which were counted before the store was closed."""
+        keys = _units(rows)[counted]
+        self._grow(keys.size)
+        self._size += kernels.count(self._table, keys, self._k, np.empty(keys.size, np.bool_))
+
+    def is_running(self, arrived: int) -> bool:
+        """Whether rows that arrived then are in the running block."""
+        return self._blocks is not None and self._blocks.at(arrived) == self._blocks.at(self._seen)
+
+    def _grow(self, more: int) -> None:
+        """Make room for so many more people: half of the slots stay unused."""
+        before = slots = self._table[0].size
+        while slots < 2 * (self._size + more):
+            slots *= 2
+        if slots > before:
+            larger = _empty(slots)
+            kernels.move(self._table, larger)
+            self._table = larger
+
+
+def _empty(slots: int) -> tuple[Any, ...]:
+    """Keys, whether a slot is used, counts, and how far a product is shifted to a slot."""
+    held, used = np.zeros(slots, dtype=np.uint64), np.zeros(slots, dtype=np.uint8)
+    return held, used, np.zeros(slots, dtype=np.int64), np.uint64(65 - slots.bit_length())
+
+
+def _units(rows: Observations) -> Keys:
+    if rows.units is None:
+        raise PrivacyError("rows do not say whose they are; make them with this store's own door")
+    return rows.units
