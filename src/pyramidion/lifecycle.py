@@ -32,6 +32,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
     FormatError,
+    KeyHolderError,
     StateError,
     StorageError,
 )
@@ -81,6 +82,8 @@ class Lifecycle:
         self.windows = Populating(settings)
         self.populating = self.windows.windows
         self.complete: Arena | None = None
+        self.lacking: frozenset[int] = frozenset()
+        """Sealed windows that are not in the complete tables: neither file could be read."""
         self.published = True
         """Whether the complete tables are served as they are."""
         self._oldest: int | None = None
@@ -131,11 +134,28 @@ class Lifecycle:
     def _load(self) -> None:
         with self.catalogue.transaction():
             self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
-        for row in self.tables.current("complete"):
-            self.complete = self.tables.of(row)
+        self._load_complete()
         for row in self.tables.current("checkpoint"):
             self._adopt(row["window"], self.tables.of(row), row["after"])
         self._replay()
+
+    def _load_complete(self) -> None:
+        """The complete tables; where their file is damaged, what it was made of, free of charge."""
+        rows = self.catalogue.one("SELECT sum(rows) FROM windows WHERE state = 'sealed'") or 0
+        try:
+            for row in self.tables.current("complete"):
+                self.complete = self.tables.of(row)
+            if rows == (0 if self.complete is None else self.complete.rows):
+                return
+        except KeyHolderError:
+            raise
+        except (FormatError, StorageError):
+            pass  # the sealed windows have it all
+        self.complete, self.lacking = self.tables.total()
+        if self.complete is not None:
+            with self.tables.write(self.complete, "complete") as add, self.catalogue.transaction():
+                self.tables.supersede("complete")
+                add()
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
         (row,) = self.catalogue.all(
@@ -354,8 +374,7 @@ class Lifecycle:
         ]
         if not sealed:
             return
-        left = self.catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'")
-        complete = self._without(sealed) if left > len(sealed) else None
+        complete, lacking = self._without(sealed)
         file = (
             nullcontext(_nothing) if complete is None else self.tables.write(complete, "complete")
         )
@@ -369,22 +388,30 @@ class Lifecycle:
                         "UPDATE windows SET state = 'retired' WHERE number = ?", number
                     )
         reach("retire.after")
+        self.lacking = lacking
         self.change(complete, f"window {sealed[-1]} is past its retention")
 
-    def _without(self, numbers: list[int]) -> Arena:
-        """The complete tables without some windows: taken off, or, where one of them cannot be
-        read, the sum of the others."""
-        complete = self.complete
+    def _without(self, numbers: list[int]) -> tuple[Arena | None, frozenset[int]]:
+        """The complete tables without some windows, and which windows they lack then.
+
+        They are taken off; or, where one cannot be read, the others are summed. One that cannot
+        be read there does not keep others beyond their time: the complete tables lack it.
+        """
+        complete, lacking = self.complete, self.lacking.difference(numbers)
+        left = self.catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'")
+        if left == len(numbers) + len(lacking):
+            return None, lacking
         if complete is None:
             raise StateError("there are no complete tables to take windows off; reopen the store")
         try:
-            for number in numbers:
+            for number in self._in_complete(numbers):
                 complete = complete.less(self.tables.sealed(number))
         except (FormatError, StorageError):
-            rows = self.catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-            others = [row["number"] for row in rows if row["number"] not in numbers]
-            return Arena.total(self.tables.sealed(number) for number in others)
-        return complete
+            return self.tables.total(but=numbers)
+        return complete, lacking
+
+    def _in_complete(self, numbers: Iterable[int]) -> list[int]:
+        return [number for number in numbers if number not in self.lacking]
 
     def erase(
         self,

@@ -123,7 +123,8 @@ class Serving:
     def _counted(self, wanted: Wanted) -> Counted:
         catalogue, hot = self._store.catalogue, self._store.hot.stored(wanted)
         sealed = catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-        tables = {row["number"]: self._tables_of(row["number"]) for row in sealed}
+        numbers = {row["number"] for row in sealed} - self._store.lacking
+        tables = {number: self._tables_of(number) for number in numbers}
         hidden = sum(rows for batch in hot for window, rows in batch.parts if window in tables)
         return Counted({batch.number: batch.receipt.accepted for batch in hot}, tables, hidden)
 

@@ -8,6 +8,7 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -91,6 +92,17 @@ class Birth:
                 self._sizes.append((shape.name, "dense", 1, shape.codes))
             else:
                 self._sizes.append((shape.name, settings.sketch, settings.rows, settings.buckets))
+
+    def again(self, shares: Mapping[str, Fraction]) -> Birth:
+        """Some of these tables born once more, at exact shares of the budget: a second release."""
+        twin = copy(self)
+        for name, kept in vars(type(self)).items():
+            if isinstance(kept, cached_property):
+                twin.__dict__.pop(name, None)
+        twin.reserves = {}
+        twin._sizes = [size for size in self._sizes if size[0] in shares]
+        twin.shares = {name: shares[name] for name, *_ in twin._sizes}
+        return twin
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pyramidion.counts.arena import Arena
+from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
@@ -73,6 +74,31 @@ class Tables:
         """The tables of a sealed window."""
         (row,) = (row for row in self.current("sealed") if row["window"] == number)
         return self.of(row)
+
+    def checked(self, row: sqlite3.Row) -> Arena:
+        """The tables in the file of a sealed window, of as many rows as it took."""
+        arena = self.of(row)
+        taken = self._catalogue.one("SELECT rows FROM windows WHERE number = ?", row["window"])
+        if not arena.sealed or arena.rows != taken:
+            path = self.folder / row["file"]
+            raise FormatError(f"{path} has not the rows of its window; restore it from a backup")
+        return arena
+
+    def total(self, *, but: Collection[int] = ()) -> tuple[Arena | None, frozenset[int]]:
+        """The sum of the sealed windows, and the numbers of those that cannot be read.
+
+        Some may be left out. Sums of what is private already cost nothing.
+        """
+        total, lacking = None, set()
+        for row in [row for row in self.current("sealed") if row["window"] not in but]:
+            try:
+                arena = self.checked(row)
+                total = arena if total is None else Arena.total([total, arena])
+            except KeyHolderError:
+                raise
+            except (FormatError, StorageError, StateError):
+                lacking.add(row["window"])
+        return total, frozenset(lacking)
 
     def forget(self, name: str) -> None:
         """Remove a file that did not get into the catalogue."""
