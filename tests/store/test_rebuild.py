@@ -88,7 +88,7 @@ def test_rows_may_be_given_where_they_are_not_hot_any_more(stand: Stand) -> None
 
 
 def test_a_batch_that_went_to_two_windows_is_counted_where_it_belongs(stand: Stand) -> None:
-    store = stand.create(epsilon=math.inf, max_skew="20d", hot_window="40d", max_rows_per_window=99)
+    store = stand.create(epsilon=math.inf, max_skew="10d", hot_window="40d")
     at = stand.clock.now + np.array([0, 10 * DAY] * 20)
     observed(store, rows(40, at))
     observed(store, rows(40, at, seed=1))
