@@ -229,6 +229,16 @@ def test_noise_is_that_of_what_was_charged_divided_as_at_birth(
         assert table.variance > first[table.name].variance
 
 
+def test_tables_born_again_have_nothing_of_the_first_birth(stand: Stand) -> None:
+    first = stand.create(delta=0.0)._lifecycle.birth(1)
+    before = first.layout, first.noises, first.variances
+    again = first.again({"a": Fraction(1, 10), "": Fraction(1, 100)})
+    assert list(again.layout.index) == ["", "a"]
+    assert [noise.scale for noise in again.noises] == [100, 20]  # one row, and two
+    assert again.variances == tuple(noise.variance for noise in again.noises)
+    assert (first.layout, first.noises, first.variances) == before
+
+
 def test_counts_are_within_the_larger_noise_and_the_noise_is_new(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

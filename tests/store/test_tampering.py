@@ -182,6 +182,13 @@ def test_where_both_are_damaged_the_other_windows_are_served(stand: Stand) -> No
     assert [(each.kind, each.window) for each in store.verify()] == [("sealed", 2)]
 
 
+def test_hot_rows_of_a_window_that_is_lacking_are_not_taken_off_for_training(stand: Stand) -> None:
+    store = both_damaged(stand, 2)
+    counted = store._serving._counted(lambda _: True)
+    assert set(counted.tables) == {1, 3}
+    assert counted.hidden == 60
+
+
 def test_a_window_that_is_lacking_retires_on_time(stand: Stand) -> None:
     store = both_damaged(stand, 1, 3)
     stand.clock.pass_(20 * DAY)
