@@ -30,9 +30,11 @@ from pyramidion import records
 from pyramidion.batches import Batch
 from pyramidion.births import Births
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.layout import read_from
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
     FormatError,
+    KeyHolderError,
     StateError,
     StorageError,
 )
@@ -87,6 +89,8 @@ class Lifecycle:
         self.births = Births(settings, self.readings, self.secret, self.people.hidden)
         self.populating = self.windows.windows
         self.complete: Arena | None = None
+        self.lacking: frozenset[int] = frozenset()
+        """Sealed windows that are not in the complete tables: neither file could be read."""
         self.published = True
         """Whether the complete tables are served as they are."""
         self._oldest: int | None = None
@@ -146,12 +150,29 @@ class Lifecycle:
     def _load(self) -> None:
         with self.catalogue.transaction():
             self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
-        for row in self.tables.current("complete"):
-            self.complete = self.tables.of(row)
+        self._load_complete()
         for row in self.tables.current("checkpoint"):
             self._adopt(row["window"], self.tables.of(row), row["after"])
         self._replay()
         self._recall()
+
+    def _load_complete(self) -> None:
+        """The complete tables; where their file is damaged, what it was made of, free of charge."""
+        rows = sum(row["rows"] for row in self.tables.windows())
+        try:
+            for row in self.tables.current("complete"):
+                self.complete = self.tables.of(row)
+            if rows == (0 if self.complete is None else self.complete.rows):
+                return
+        except KeyHolderError:
+            raise
+        except (FormatError, StorageError):
+            pass  # the sealed windows have it all
+        self.complete, self.lacking = self.tables.total()
+        if self.complete is not None:
+            with self.tables.write(self.complete, "complete") as add, self.catalogue.transaction():
+                self.tables.supersede("complete")
+                add()
 
     def _adopt(self, number: int, arena: Arena, after: int) -> Window:
         (row,) = self.catalogue.all(
@@ -164,8 +185,12 @@ class Lifecycle:
 
     def encoder_of(self, arena: Arena) -> Encoder:
         """Makes the keys of these tables: a group that began later is not among them."""
-        schema = self.schema.only(arena.layout.index).cut(self.readings.cuts(arena.layout.read))
-        return Encoder(schema, self.secret, self.settings.dense_limit)
+        return self.encoder_named(arena.layout.index)
+
+    def encoder_named(self, names: Collection[str]) -> Encoder:
+        """Makes the keys of the tables of these names, in the bins that these say."""
+        cuts = self.readings.cuts(max(map(read_from, names)))
+        return Encoder(self.schema.only(names).cut(cuts), self.secret, self.settings.dense_limit)
 
     def _replay(self) -> None:
         """Count the rows that the checkpoints lack: the same noise, each row once."""
@@ -395,8 +420,7 @@ class Lifecycle:
         ]
         if not sealed:
             return
-        left = {row["window"] for row in self.tables.current("sealed")} - set(sealed)
-        complete = self._without(sealed) if left else None
+        complete, lacking = self._without(sealed)
         file = (
             nullcontext(_nothing) if complete is None else self.tables.write(complete, "complete")
         )
@@ -410,22 +434,27 @@ class Lifecycle:
                         "UPDATE windows SET state = 'retired' WHERE number = ?", number
                     )
         reach("retire.after")
+        self.lacking = lacking
         self.change(complete, f"window {sealed[-1]} is past its retention")
 
-    def _without(self, numbers: list[int]) -> Arena:
-        """The complete tables without some windows: taken off, or, where one of them cannot be
-        read, the sum of the others."""
-        complete = self.complete
+    def _without(self, numbers: list[int]) -> tuple[Arena | None, frozenset[int]]:
+        """The complete tables without some windows, and which windows they lack then.
+
+        They are taken off; or, where one cannot be read, the others are summed. One that cannot
+        be read there does not keep others beyond their time: the complete tables lack it.
+        """
+        complete, lacking = self.complete, self.lacking.difference(numbers)
+        held = {row["window"] for row in self.tables.windows()}
+        if held <= {*numbers, *lacking}:
+            return None, lacking
         if complete is None:
             raise StateError("there are no complete tables to take windows off; reopen the store")
         try:
-            for row in self.tables.current("sealed"):
-                if row["window"] in numbers:  # of one in old bins, nothing may be left
-                    complete = complete.less(self.tables.of(row))
+            for number in held.intersection(numbers).difference(self.lacking):
+                complete = complete.less(self.tables.sealed(number))
         except (FormatError, StorageError):
-            rows = self.tables.current("sealed")
-            return Arena.total(self.tables.of(row) for row in rows if row["window"] not in numbers)
-        return complete
+            return self.tables.total(but=numbers)
+        return complete, lacking
 
     def erase(
         self,

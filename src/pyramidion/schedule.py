@@ -68,13 +68,13 @@ class Schedule:
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)
             self._forget(now, done)
-            drop_bins(store, superseded(store), "tables in newer bins have filled", now)
             for window in store.windows.full():
                 store.checkpoint(window)
                 done.checkpoints.append(window.number)
             slot = store.windows.next(now)
             if slot is not None:
                 done.opened.append(store.open(slot, now))
+            drop_bins(store, superseded(store), "tables in newer bins have filled", now)
         return done
 
     # --- forgetting ----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Schedule:
         """Hot rows whose time is over and windows past retention: one erasure for all."""
         store = self._store
         past = store.past(now, remember=True)
-        problem: Exception | None = self._retired(past)
+        problem: Exception | None = self._retired(past, now)
         if problem is not None:
             past = []
         with store.arrivals:
@@ -98,7 +98,6 @@ class Schedule:
         done.checkpoints += self._checkpoint_before(steps)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
         done.retired = past
-        drop_bins(store, past, "the window they were read from is past its time", now)
         told = [f"hot step {step.number}" for step in steps]
         told += [f"window {number}" for number in past]
         why = "past its time"
@@ -117,11 +116,13 @@ class Schedule:
                 problems.append(problem)
         return problems[0] if problems else None
 
-    def _retired(self, numbers: list[int]) -> PyramidionError | None:
+    def _retired(self, numbers: list[int], now: int) -> PyramidionError | None:
         """Retire windows; a damaged table file does not keep hot rows from being erased."""
+        why = "the window they were read from is past its time"
         try:
             if numbers:
                 self._store.retire(numbers)
+                drop_bins(self._store, numbers, why, now)
         except (FormatError, StorageError) as problem:
             return problem
         return None

@@ -133,18 +133,12 @@ class Serving:
             return raw
 
     def _counted(self, wanted: Wanted) -> Counted:
-        catalogue, hot = self._store.catalogue, self._store.hot.stored(wanted)
-        sealed = catalogue.all("SELECT number FROM windows WHERE state = 'sealed'")
-        served = set(self.snapshot().tables)
-        found = {row["number"]: self._tables_of(row["number"]) & served for row in sealed}
+        store, hot, served = self._store, self._store.hot.stored(wanted), self.snapshot().tables
+        files = [row for row in store.tables.windows() if row["window"] not in store.lacking]
+        found = {row["window"]: store.tables.names(row).intersection(served) for row in files}
         tables = {number: names for number, names in found.items() if names}
         hidden = sum(rows for batch in hot for window, rows in batch.parts if window in tables)
         return Counted({batch.number: batch.receipt.accepted for batch in hot}, tables, hidden)
-
-    def _tables_of(self, window: int) -> set[str]:
-        """The tables that a window counts: it paid for them."""
-        lines = self._store.catalogue.lines(window)
-        return {line.purpose for line in lines if line.kind == "table"}
 
     def hot_rows(self, wanted: Wanted = lambda _: True) -> Iterator[HotBatch]:
         """Hot rows, batch by batch."""

@@ -31,14 +31,12 @@ def _nothing() -> None:
 
 def rows_by_bins(store: Lifecycle) -> dict[int, int]:
     """Rows in sealed windows, by the window that their bins were read from (0: even ones)."""
-    named = store.catalogue.all(
-        "SELECT DISTINCT window, purpose FROM ledger WHERE kind = 'table' AND purpose LIKE '%@%'"
-    )
-    bins = {row["window"]: read_from(row["purpose"]) for row in named}
     rows: dict[int, int] = {}
-    for row in store.catalogue.all("SELECT number, rows FROM windows WHERE state = 'sealed'"):
-        read = bins.get(row["number"], 0)
-        rows[read] = rows.get(read, 0) + row["rows"]
+    for row in store.tables.windows():
+        names = [name for name in store.tables.names(row) if bare(name) in store.schema.moving]
+        if names:
+            read = max(map(read_from, names))
+            rows[read] = rows.get(read, 0) + row["rows"]
     return rows
 
 
@@ -115,10 +113,8 @@ def drop(
     """
     with store.moves, store.arrivals:
         settle(store, now)
-        sealed = {
-            row["window"]: _less(store.tables.of(row), stays)
-            for row in store.tables.current("sealed")
-        }
+        windows = store.tables.windows()
+        sealed = {row["window"]: _less(store.tables.of(row), stays) for row in windows}
         populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
         gone = [n for n, arena in (sealed | populating).items() if arena is None]
         complete = _complete(store, sealed, stays)

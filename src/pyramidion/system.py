@@ -10,6 +10,8 @@ register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
 backup, restore         a copy that shares the fate of its keys
+reseed                  after a break-in: what the intruder has seen is frozen
+verify, mend, rebuild   tables that were damaged or tampered with
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +33,7 @@ from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
+from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.models import Model
 from pyramidion.learn.training_set import TrainingSet
@@ -38,6 +42,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.reading import Reading
+from pyramidion.rebuilding import Rebuild, rebuild
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
 from pyramidion.schedule import Advance, Schedule
@@ -48,6 +53,7 @@ from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
+from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
 
@@ -379,6 +385,50 @@ class Pyramid:
         now = self._now()
         self._threads.move(lambda: withdraw(self._lifecycle, name, why, now))
         self._keep(now)
+
+    # --- after an intrusion ----------------------------------------------------------
+
+    def reseed(self, *, why: str) -> Reseed:
+        """Seal what is populating now, renew the store key, and go on with fresh noise.
+
+        What an intruder copied is frozen: no later state of the same tables exists, and nothing
+        written from here on opens with the keys of before. Costs the rows nothing.
+        """
+        self._usable()
+        now = self._now()
+        done = self._threads.move(lambda: reseed(self._lifecycle, why, now))
+        self._keep(now)
+        return done
+
+    def verify(self) -> list[Damage]:
+        """Read every file: those that are damaged, gone or do not add up; none is best."""
+        self._usable()
+        return self._threads.move(lambda: verify(self._lifecycle))
+
+    def mend(self) -> list[Damage]:
+        """Make damaged tables again from those that are sound, free; what was mended.
+
+        Complete tables are the sum of the windows, so they and all windows but one tell that one.
+        """
+        self._usable()
+        now = self._now()
+        mended = self._threads.move(lambda: mend(self._lifecycle, now))
+        self._keep(now)
+        return mended
+
+    def rebuild(
+        self, window: int, rows: Any = None, *, why: str, share: Fraction | int = 1
+    ) -> Rebuild:
+        """Count a sealed window again, onto fresh noise, and charge it again.
+
+        From its hot rows, while all are hot, or from ``rows``: exactly those that it took. It is
+        paid from what the window kept back for it (`rebuild_share`), or a ``share`` of that.
+        """
+        self._usable()
+        now = self._now()
+        done = self._threads.move(lambda: rebuild(self._lifecycle, window, rows, share, why, now))
+        self._keep(now)
+        return done
 
     # --- what is there ---------------------------------------------------------------
 

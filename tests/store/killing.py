@@ -35,6 +35,7 @@ from tests.store.killing_model import Born, Model, births_told
 PATIENCE = 30.0  # seconds until a child that does not end is taken to hang
 VERBS = 9  # of one run, unless it is killed
 SPEND = Fraction(1, 1_000_000)
+REBUILD = Fraction(1, 100)
 
 OUTSIDE = 3  # kills from outside, of each store
 TWICE = 2  # times that each is killed again before anybody looks at it
@@ -154,6 +155,8 @@ class Ordeal:
                 self.problems.append(("receipts", str(problem)))
         elif verb.kind == "withdraw" and done:
             self.model.withdrew(verb.name)
+        elif verb.kind == "reseed":
+            self.model.reseeded(verb)
         elif verb.kind == "spend" and done:
             self.model.spent[why(verb)] = done
 
@@ -222,6 +225,8 @@ def is_done(store: Pyramid, verb: work.Verb) -> bool:
         return verb.name not in store.schema.table_names
     if verb.kind == "add":
         return work.GROUP in store.schema.table_names
+    if verb.kind == "reseed":
+        return any(record.why == why(verb) for record in store.status().deletions)
     return verb.kind == "spend" and bool(_paid(store, verb))
 
 
@@ -253,12 +258,27 @@ def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
         store.withdraw(verb.name, why="asked for")
     elif verb.kind == "add":
         store.add_group(work.GROUP.split(","))
+    elif verb.kind == "reseed":
+        store.reseed(why=why(verb))
+    elif verb.kind == "rebuild":
+        for window in rebuildable(store)[-1:]:
+            store.rebuild(window, why=why(verb), share=REBUILD)
     else:
         windows = sorted(store._lifecycle.populating)
         if windows:
             store.ledger.spend("selection", SPEND, windows, verb.now, why(verb))
         return windows
     return True
+
+
+def rebuildable(store: Pyramid) -> list[int]:
+    """The sealed windows whose rows are all hot."""
+    hot = Counter[int]()
+    for batch in store._lifecycle.hot.stored(lambda _: True):
+        for window, rows in batch.parts:
+            hot[window] += rows
+    found = [window for window in store.status().windows if window.state == "sealed"]
+    return [window.number for window in found if hot[window.number] == window.rows]
 
 
 # --- lives --------------------------------------------------------------------------------

@@ -68,8 +68,12 @@ class Look:
         self.read = {row["file"]: self._read(row) for row in self.arenas if row["current"]}
         full = [row for row in self.windows if row["rows"]]
         by_rows = model.settings.window_rows is not None
+        slots = [row["slot"] for row in full]
         self.ours = {
-            row["number"]: place if by_rows else row["slot"] for place, row in enumerate(full)
+            row["number"]: (place, 0)
+            if by_rows
+            else (slots[place], slots[:place].count(slots[place]))
+            for place, row in enumerate(full)
         }
         """Windows that have rows, as the model calls them."""
 
@@ -96,7 +100,9 @@ class Look:
             found = cells(arena)
             exact = self.model.exact(self.ours[number]) if number in self.ours else {}
             rest = {name: digest(found[name] - exact.get(name, 0)) for name in found}
-            born = self.model.noise.get(number) or self._birth(rest)
+            born = self.model.noise.get(number)
+            if born is None or (number in self.sealed() and self._rebuilt(number, rest, born)):
+                born = self._birth(rest)
             if born is None:
                 yield "counted once", f"window {number} has noise that nobody drew"
                 continue
@@ -106,8 +112,16 @@ class Look:
                     yield "counted once", f"table {name!r} of window {number} has other noise"
             if rest.keys() != born.tables.keys() - born.lost:
                 yield "withdrawn", f"window {number} has the tables {sorted(rest)}"
-            if arena.rows != self.model.rows.get(self.ours.get(number, -1), 0):
+            if arena.rows != self.model.rows.get(self.ours.get(number, (-1, 0)), 0):
                 yield "counted once", f"window {number} says it has {arena.rows} rows"
+
+    def _rebuilt(self, number: int, rest: dict[str, str], born: Born) -> bool:
+        """Whether a window has other noise than it was known by, and has paid for that."""
+        query = "SELECT * FROM ledger WHERE kind = 'spend' AND purpose = 'rebuild'"
+        paid = sum(row["window"] == number for row in self._all(query))
+        fresh = paid > self.model.rebuilt.get(number, 0)
+        self.model.rebuilt[number] = paid
+        return fresh and not rest.items() <= born.tables.items()
 
     def _birth(self, rest: dict[str, str]) -> Born | None:
         taken = [id(born) for born in self.model.noise.values()]
@@ -218,8 +232,9 @@ class Look:
                 yield "ledger", f"window {window} is overspent"
         paid = {(line[1], line[2], line[3]) for line in lines}
         charged = {window for window, kind, _ in paid if kind == "budget"}
-        if {row["number"] for row in self.windows} - charged or len(self.model.born) > len(charged):
-            yield "ledger", f"{len(charged)} windows are charged, {len(self.model.born)} were born"
+        draws = len(charged) + sum(line[2:4] == ("spend", "rebuild") for line in lines)
+        if {row["number"] for row in self.windows} - charged or len(self.model.born) > draws:
+            yield "ledger", f"{draws} births are charged, {len(self.model.born)} were"
         for row in [row for row in self.arenas if row["current"]]:
             for name in self.read[row["file"]].layout.index if row["window"] is not None else ():
                 if (row["window"], "table", name) not in paid:

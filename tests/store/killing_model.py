@@ -26,6 +26,8 @@ from tests.store import killing_workload as work
 MICRO = 1_000_000
 Tables = dict[str, str]
 """Digests of cells, by the name of the table."""
+Window = tuple[int, int]
+"""A slot and how many windows before had rows there; where rows cut windows, their order and 0."""
 
 
 def digest(cells: np.ndarray) -> str:
@@ -54,7 +56,7 @@ class Batch:
 
     number: int
     rows: pa.Table
-    parts: list[tuple[int, int]]
+    parts: list[tuple[Window, int]]
     receipt: tuple[int, int, int]
     step: int
 
@@ -65,6 +67,7 @@ class Step:
 
     slot: int
     rows: int = 0
+    closed: bool = False
 
 
 @dataclass
@@ -76,7 +79,7 @@ class Born:
 
 
 class Model:
-    """What the store must hold. Windows go by their slot, or by their order where rows cut them."""
+    """What the store must hold."""
 
     def __init__(self, settings: Settings, secret: bytes) -> None:
         self.settings = settings
@@ -85,12 +88,16 @@ class Model:
         shapes = self.door.encoder.shapes
         self.layout = Birth(settings, shapes, work.SCHEMA.cardinality, secret).layout
         self.batches: dict[int, Batch] = {}
-        self.rows: dict[int, int] = {}
-        self.starts: dict[int, int] = {}
-        self.counts: dict[int, list[naive.NaiveTable]] = {}
+        self.rows: dict[Window, int] = {}
+        self.starts: dict[Window, int] = {}
+        self.counts: dict[Window, list[naive.NaiveTable]] = {}
+        self.ended: dict[int, set[Window]] = {}
+        """The windows that had rows when the store was reseeded, by the number of the verb."""
         self.born: list[Born] = []
         self.noise: dict[int, Born] = {}
         """By the number of the window."""
+        self.rebuilt: dict[int, int] = {}
+        """How often each window was charged for a rebuild, by its number."""
         self.spent: dict[str, list[int]] = {}
         self.withdrawn: set[str] = set()
         self.vaulted: set[int] = set()
@@ -125,11 +132,23 @@ class Model:
         rows = good.take(pa.array(order))
         self.batches[verb.number] = Batch(verb.number, rows, parts, receipt, step)
 
-    def _places(self, verb: work.Verb, late: int) -> list[int] | None:
+    def _places(self, verb: work.Verb, late: int) -> list[Window] | None:
         """The window of each row; None where so many late rows cannot be."""
         if self.settings.window_rows is not None:
-            done = sum(self.rows.values())
-            return [(done + row) // work.WINDOW_ROWS for row in range(verb.good.num_rows)]
+            return self._by_rows(verb.good.num_rows)
+        slots = self._slots(verb, late)
+        return None if slots is None else [(slot, self._before(slot)) for slot in slots]
+
+    def _by_rows(self, rows: int) -> list[Window]:
+        last, ended = max(self.rows, default=(0, 0)), set().union(*self.ended.values())
+        window, done = last[0] + (last in ended), 0 if last in ended else self.rows.get(last, 0)
+        return [(window + (done + row) // work.WINDOW_ROWS, 0) for row in range(rows)]
+
+    def _before(self, slot: int) -> int:
+        """How many windows of a slot have ended."""
+        return sum((slot, n) in ended for ended in self.ended.values() for n in range(99))
+
+    def _slots(self, verb: work.Verb, late: int) -> list[int] | None:
         slots = [int(time) // work.WINDOW for time in verb.good["t"].to_pylist()]
         current = verb.now // work.WINDOW
         old = sum(slot < current for slot in slots)
@@ -137,10 +156,10 @@ class Model:
             return [max(slot, current) for slot in slots]
         return slots if late == 0 else None  # their window, all are of one, was still open
 
-    def _start(self, window: int, now: int) -> int:
-        return now if self.settings.window_rows is not None else window * work.WINDOW
+    def _start(self, window: Window, now: int) -> int:
+        return now if self.settings.window_rows is not None else window[0] * work.WINDOW
 
-    def _count(self, window: int, found: Any) -> None:
+    def _count(self, window: Window, found: Any) -> None:
         if window not in self.counts:
             tables = range(len(self.layout.tables))
             self.counts[window] = [naive.NaiveTable.of(self.layout, table) for table in tables]
@@ -153,7 +172,8 @@ class Model:
         """The hot step that a batch goes to: a new one by time, or where the last is full."""
         slot, full = now // work.STEP, self.settings.hot_rows is not None
         last = self.steps[-1] if self.steps else None
-        if last is None or slot > last.slot or (full and last.rows >= work.STEP_ROWS):
+        over = last is None or last.closed or slot > last.slot
+        if over or (full and last is not None and last.rows >= work.STEP_ROWS):
             self.steps.append(Step(slot))
         self.steps[-1].rows += rows
         return len(self.steps) - 1
@@ -166,24 +186,32 @@ class Model:
         if name != work.GROUP:
             self.withdrawn.add(name)
 
+    def reseeded(self, verb: work.Verb) -> None:
+        """All windows end, and the hot step takes no more; told again, it is the same."""
+        if verb.index not in self.ended:
+            before = set().union(*self.ended.values())
+            self.ended[verb.index] = set(self.rows) - before
+            for step in self.steps:
+                step.closed = True
+
     # --- what must be there ----------------------------------------------------------
 
-    def exact(self, window: int) -> dict[str, np.ndarray]:
+    def exact(self, window: Window) -> dict[str, np.ndarray]:
         """The counts of a window, by table."""
         return {
             table.name: np.array(table.listed(), dtype=np.int64).ravel()
             for table in self.counts.get(window, ())
         }
 
-    def states(self, now: int) -> dict[int, str]:
+    def states(self, now: int) -> dict[Window, str]:
         """Windows that have rows and are not erased, once all is done that is due."""
-        states = {}
+        states, ended = {}, set().union(*self.ended.values())
         for window, rows in self.rows.items():
             if self.settings.window_rows is not None:
                 over = rows >= work.WINDOW_ROWS
             else:
-                over = (window + 1) * work.WINDOW <= now
-            if not over:
+                over = (window[0] + 1) * work.WINDOW <= now
+            if not over and window not in ended:
                 states[window] = "populating"
             elif self.starts[window] + self.retention > now:
                 states[window] = "sealed"
@@ -199,7 +227,7 @@ class Model:
                 live.pop(0)
         return [batch for batch in self.batches.values() if batch.step in live]
 
-    def lacking(self, window: int, after: int) -> set[int]:
+    def lacking(self, window: Window, after: int) -> set[int]:
         """The batches with rows in a window that a checkpoint up to ``after`` does not have."""
         return {
             batch.number

@@ -19,6 +19,9 @@ WINDOW, STEP, SKEW = (m * MINUTE for m in (60, 10, 5))
 WINDOW_ROWS, HOT_ROWS, STEP_ROWS = 40, 30, 8
 START = 1_000_000 * WINDOW
 GROUP = "a,b"
+CYCLE = 24  # verbs from one intrusion to the next; count windows fill in between
+INTRUSION = {5: "reseed", 6: "observe", 8: "reseed", 9: "rebuild"}
+"""By its place in the cycle. A window is reseeded, rebuilt while all its rows are hot."""
 
 SCHEMA = Schema(
     time="t",
@@ -38,6 +41,7 @@ _COMMON = {
     "buckets": 16,
     "p_min": 0.25,
     "selection_share": 0.1,
+    "rebuild_share": 0.1,
     "max_rows_per_window": 10_000,
     "max_skew": "5m",
     "checkpoint_rows": 12,
@@ -64,7 +68,7 @@ class Verb:
     """One call on the store."""
 
     index: int
-    kind: str  # observe, resend, advance, withdraw, add, spend
+    kind: str  # observe, resend, advance, withdraw, add, spend, reseed, rebuild
     now: int
     name: str = ""
     """What to withdraw."""
@@ -102,8 +106,11 @@ class Plan:
     def _next(self, index: int) -> Verb:
         random = self._random
         pause = (0, MINUTE) if random.random() < 0.4 else (6 * MINUTE, 20 * MINUTE)
+        place = (index + self._shift) % CYCLE
+        if place - 1 in INTRUSION or place - 2 in INTRUSION:
+            pause = (0, MINUTE)
         self._now += random.randrange(*pause)
-        turn = (index + self._shift) % 6
+        turn = place % 6
         if turn == 1 and index > 5:
             name = GROUP
             if self._withdrawable and random.random() < 0.2:
@@ -111,6 +118,9 @@ class Plan:
             return Verb(index, "withdraw", self._now, name)
         if turn == 4 and index > 5 and self._verbs[index - 3].name == GROUP:
             return Verb(index, "add", self._now)
+        if index > 5 and place in INTRUSION:
+            kind = INTRUSION[place]
+            return self._observed(index) if kind == "observe" else Verb(index, kind, self._now)
         kind = random.choices(["observe", "advance", "spend", "resend"], [76, 6, 4, 14])[0]
         if kind == "resend":
             return self._resent(index)

@@ -23,10 +23,13 @@ from pyarrow import csv
 import pyramidion
 from pyramidion import Categorical, Guarantee, Label, Model, Pyramid, Receipt, Schema, Snapshot
 from pyramidion.files import DataFile
+from pyramidion.intrusion import Reseed
 from pyramidion.privacy import ledger
+from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
 from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
+from pyramidion.tampering import Damage
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS
 
@@ -41,7 +44,7 @@ CATALOGUE = {
     "keys": {"id": DRAWN, "purpose": PUBLIC, "wrapped": DRAWN},
     "windows": dict.fromkeys(("number", "state", "slot", "start", "stop", "rows"), PUBLIC),
     "arenas": {
-        **dict.fromkeys(("id", "kind", "window", "after", "current"), PUBLIC),
+        **dict.fromkeys(("id", "kind", "window", "after", "current", "tables"), PUBLIC),
         **dict.fromkeys(("key", "file"), DRAWN),
     },
     "steps": {
@@ -99,6 +102,9 @@ OUTPUTS: dict[type, dict[str, str]] = {
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
+    Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
+    Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
+    Damage: {"kind": PUBLIC, "window": PUBLIC, "why": "names a file, which is drawn"},
     Model: {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
@@ -116,6 +122,8 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
+        **dict.fromkeys(("reseed", "verify", "mend"), VERB),
+        "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
         **dict.fromkeys(("register", "unregister", "retrain"), VERB),
@@ -155,7 +163,7 @@ SCHEMA = Schema(
     features=[Categorical("name"), Categorical("town", domain=["x", "y"]), Categorical("shop")],
     groups=[("name", "town")],
 )
-BUSY = dataclasses.replace(SETTINGS, checkpoint_rows=8, selection_share=0.1)
+BUSY = dataclasses.replace(SETTINGS, checkpoint_rows=8, selection_share=0.1, rebuild_share=0.1)
 
 Contents = Callable[[int], dict[str, list[Any]]]
 """What stands in so many rows; their times are given."""
@@ -225,6 +233,12 @@ class Life:
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
             self.observe(day, 4)
+        self.show(self.store.reseed(why="somebody was in"), self.store.verify())
+        self.observe(131.4)
+        reseeded = self.store.reseed(why="again")
+        self.show(reseeded, self.store.rebuild(*reseeded.sealed, why="tampered with"))
+        self.damage("sealed")
+        self.show([(each.kind, each.window) for each in self.store.mend()], self.store.verify())
         self.store.backup(self.disk / "backup")
         self.store.backup(self.disk / "backup")
         self.store.close()
@@ -233,6 +247,13 @@ class Life:
         self.observe(133.1)
         self.day = 137.0
         self.show(self.store.advance())
+
+    def damage(self, kind: str) -> None:
+        """Flip a bit of the newest file of a kind."""
+        file = self.store.path / "tables" / self.store._lifecycle.tables.current(kind)[-1]["file"]
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
 
     def show(self, *told: object) -> None:
         """Keep what the store says and shows in clear, once what it does behind is done."""
@@ -312,6 +333,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
+    known |= {"list[Damage]"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
@@ -331,6 +353,24 @@ def _tables(store: Pyramid) -> Iterator[tuple[set[int], Any]]:
         arena = lifecycle.tables.read(row["file"], lifecycle.keys.get(row["key"]))
         for table in arena.layout.tables:
             yield (sealed if row["kind"] == "complete" else {row["window"]}), table
+
+
+def test_rebuilt_tables_have_the_noise_that_their_window_paid_for_again(tmp_path):
+    life = Life(tmp_path, some)
+    life.store = Pyramid.create(life.disk / "store", SCHEMA, BUSY, **life.given)
+    life.observe(105.2)
+    (window,) = life.store.reseed(why="as if").sealed
+    charged = life.store.rebuild(window, why="as if").charged
+    lines = life.store._lifecycle.catalogue.lines(window)
+    assert [line.amount for line in lines if line.kind == "spend"] == [charged]
+    paid = {line.purpose: line.amount for line in lines if line.kind == "table"}
+    tables = life.store._lifecycle.tables.sealed(window).layout.tables
+    costs = [table.rows / (2 * table.variance) for table in tables]
+    assert sum(costs) <= float(charged) * (1 + 1e-9)
+    for table, cost in zip(tables, costs, strict=True):
+        share = paid[table.name] / sum(paid.values())
+        assert cost <= float(charged * share) * (1 + 1e-9)
+    life.store.close()
 
 
 def test_every_table_on_disk_has_the_noise_that_its_windows_paid_for(tmp_path):

@@ -8,7 +8,17 @@ import sys
 from collections.abc import Sequence
 
 from pyramidion import __version__
-from pyramidion.cli import demo, evaluate, models, rows_in, rows_out, schema, status, store
+from pyramidion.cli import (
+    demo,
+    evaluate,
+    intrusion,
+    models,
+    rows_in,
+    rows_out,
+    schema,
+    status,
+    store,
+)
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
 
@@ -68,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
+    intrusion.add(commands)
     demo.add(commands)
     evaluate.add(commands)
     return parser

@@ -8,6 +8,7 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -100,6 +101,17 @@ class Birth:
         self._labels = labels
         self._secret = secret
         self._sizes: list[Size] = [(prior, "dense", 1, 1), *sizes_of(settings, shapes)]
+
+    def again(self, shares: Mapping[str, Fraction]) -> Birth:
+        """Some of these tables born once more, at exact shares of the budget: a second release."""
+        twin = copy(self)
+        for name, kept in vars(type(self)).items():
+            if isinstance(kept, cached_property):
+                twin.__dict__.pop(name, None)
+        twin.reserves = {}
+        twin._sizes = [size for size in self._sizes if size[0] in shares]
+        twin.shares = {name: shares[name] for name, *_ in twin._sizes}
+        return twin
 
     @cached_property
     def shares(self) -> dict[str, Fraction]:

@@ -352,7 +352,8 @@ class Ledger:
         ways = [f"raise `{purpose}_share` for windows to come"]
         if most:
             ways.insert(0, f"ask for at most {_text(most)}")
-        if amount <= self._budget * self._reserves.get(purpose, Fraction(0)):
+        waits = purpose != "rebuild"  # that reads no other window, however long one waits
+        if waits and amount <= self._budget * self._reserves.get(purpose, Fraction(0)):
             ways.append(f"wait until only window {max(short) + 1} and later are read")
         return (
             f"window {first} has {self._unit} {_text(left[first])} left for {purpose} and "

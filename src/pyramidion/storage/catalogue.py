@@ -50,7 +50,7 @@ CREATE TABLE windows (
 CREATE TABLE arenas (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, window INTEGER REFERENCES windows,
     key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
-    current INTEGER NOT NULL) STRICT;
+    current INTEGER NOT NULL, tables TEXT NOT NULL) STRICT;
 CREATE TABLE steps (
     number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
@@ -73,7 +73,10 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 Migration = Callable[[sqlite3.Connection], object]
 MIGRATIONS: dict[int, Migration] = {
     1: lambda db: db.execute(MODELS),
-    2: lambda db: db.execute(READINGS),
+    2: lambda db: (
+        db.execute(READINGS),
+        db.execute("ALTER TABLE arenas ADD COLUMN tables TEXT NOT NULL DEFAULT ''"),
+    ),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

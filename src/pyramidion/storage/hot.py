@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from pyramidion import records
 from pyramidion.counts.windows import Slots
+from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
@@ -32,6 +33,7 @@ Parts = Sequence[tuple[int, int]]
 """Window and rows of each part of a batch, in the order the rows lie there."""
 
 STEP, ONCE = "hot step", "idempotency keys of a hot step"
+CLOSED = -(1 << 62)  # the slot of a step that takes no more rows, whatever time it is
 GRAIN = 256  # bytes that what is sealed of a batch is filled up to
 
 
@@ -292,6 +294,23 @@ class HotWindow:
         self.steps = [step for step in self.steps if step.number not in gone]
         for batch in (batch for step in steps for batch in step.batches):
             self._blanked.pop(batch.number, None)
+
+    def close(self, steps: Sequence[Step]) -> None:
+        """Have these steps take no more rows, also after a restart; within a transaction.
+
+        The next row begins a step under keys of its own.
+        """
+        for step in steps:
+            self._catalogue.run("UPDATE steps SET slot = ? WHERE number = ?", CLOSED, step.number)
+
+    def damaged(self) -> Iterator[tuple[int, PyramidionError]]:
+        """The numbers of batches that cannot be read, and why."""
+        for step in list(self.steps):
+            for batch in list(step.batches):
+                try:
+                    self._read(step, batch)
+                except (FormatError, StorageError) as problem:
+                    yield batch.number, problem
 
     # --- rewriting --------------------------------------------------------------------
 

@@ -7,12 +7,14 @@ removed: what a crash leaves is a file that nobody needs.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pyramidion.counts.arena import Arena
+from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
@@ -33,19 +35,20 @@ class Tables:
         key, name = DataKey.new(kind), f"{os.urandom(12).hex()}.tables"
         parts = arena.to_parts() if arena.sealed else arena.checkpoint()
         write_durably(self.folder / name, sealed(key.key, parts, name.encode()))
-        return NewFile(self, kind, window, key, name)
+        return NewFile(self, kind, window, key, name, list(arena.layout.index))
 
     def add(self, file: NewFile, after: int) -> None:
         """Make a file and its key known; within a transaction."""
         self._keys.add(file.key)
         self._catalogue.run(
-            "INSERT INTO arenas (kind, window, key, file, after, current) "
-            "VALUES (?, ?, ?, ?, ?, 1)",
+            "INSERT INTO arenas (kind, window, key, file, after, current, tables) "
+            "VALUES (?, ?, ?, ?, ?, 1, ?)",
             file.kind,
             file.window,
             file.key.id,
             file.name,
             after,
+            json.dumps(file.tables),
         )
 
     def supersede(self, kind: str, window: int | None = None) -> None:
@@ -58,6 +61,13 @@ class Tables:
         """The current files of some kinds, as the catalogue has them."""
         rows = self._catalogue.all("SELECT * FROM arenas WHERE current = 1 ORDER BY id")
         return [row for row in rows if row["kind"] in kinds]
+
+    def windows(self) -> list[sqlite3.Row]:
+        """The files of sealed windows, each with the rows it took; a retired one has left."""
+        return self._catalogue.all(
+            "SELECT arenas.*, windows.rows FROM arenas JOIN windows ON number = window "
+            "WHERE kind = 'sealed' AND current = 1 AND state = 'sealed' ORDER BY id"
+        )
 
     def read(self, name: str, key: bytes) -> Arena:
         """The tables in a file."""
@@ -74,6 +84,38 @@ class Tables:
         (row,) = (row for row in self.current("sealed") if row["window"] == number)
         return self.of(row)
 
+    def names(self, row: sqlite3.Row) -> set[str]:
+        """The names of the tables in a file; they are public, the file need not be read."""
+        if not row["tables"]:  # written by a version that did not note them: all were paid for
+            lines = self._catalogue.lines(row["window"])
+            return {line.purpose for line in lines if line.kind == "table"}
+        return set(json.loads(row["tables"]))
+
+    def checked(self, row: sqlite3.Row) -> Arena:
+        """The tables in the file of a sealed window, of as many rows as it took."""
+        arena = self.of(row)
+        taken = self._catalogue.one("SELECT rows FROM windows WHERE number = ?", row["window"])
+        if not arena.sealed or arena.rows != taken:
+            path = self.folder / row["file"]
+            raise FormatError(f"{path} has not the rows of its window; restore it from a backup")
+        return arena
+
+    def total(self, *, but: Collection[int] = ()) -> tuple[Arena | None, frozenset[int]]:
+        """The sum of the sealed windows, and the numbers of those that cannot be read.
+
+        Some may be left out. Sums of what is private already cost nothing.
+        """
+        total, lacking = None, set()
+        for row in [row for row in self.windows() if row["window"] not in but]:
+            try:
+                arena = self.checked(row)
+                total = arena if total is None else Arena.total([total, arena])
+            except KeyHolderError:
+                raise
+            except (FormatError, StorageError, StateError):
+                lacking.add(row["window"])
+        return total, frozenset(lacking)
+
     def forget(self, name: str) -> None:
         """Remove a file that did not get into the catalogue."""
         if self._catalogue.one("SELECT 1 FROM arenas WHERE file = ?", name) is None:
@@ -84,18 +126,25 @@ class NewFile:
     """A table file that is written and not yet in the catalogue; removed where that fails."""
 
     def __init__(
-        self, tables: Tables, kind: str, window: int | None, key: DataKey, name: str
+        self,
+        of: Tables,
+        kind: str,
+        window: int | None,
+        key: DataKey,
+        name: str,
+        tables: list[str],
     ) -> None:
-        self._tables = tables
+        self._of = of
         self.kind, self.window, self.key, self.name = kind, window, key, name
+        self.tables = tables
 
     def __enter__(self) -> Callable[..., None]:
         return self.add
 
     def add(self, *, after: int = 0) -> None:
         """Make it known; within a transaction."""
-        self._tables.add(self, after)
+        self._of.add(self, after)
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self._tables.forget(self.name)
+            self._of.forget(self.name)

@@ -1,0 +1,129 @@
+"""After an intrusion: what the intruder has is frozen, and nothing goes on from it.
+
+Who has seen the populating tables of a window could subtract them from any later state of
+the same tables, and would have the exact counts of the rows in between. So these tables end:
+
+    1  windows and the hot step take no more rows
+    2  one erasure: windows with rows are sealed, windows without are dropped with their noise,
+       every state before dies with its key, and the store key is renewed
+    3  a window for the current slot is opened on fresh noise, charged as every birth is
+
+Every row is in exactly one table set, so nothing is charged to the rows that were there.
+Nothing that is written from here on opens with a key that was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pyramidion.counts.arena import Arena
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.populating import Window
+from pyramidion.storage.hot import Step
+
+
+@dataclass(frozen=True)
+class Reseed:
+    """What `reseed` did, by the numbers of windows."""
+
+    sealed: tuple[int, ...]
+    dropped: tuple[int, ...]
+    """Nobody had come to them: their noise is gone."""
+    opened: int
+
+
+def reseed(store: Lifecycle, why: str, now: int) -> Reseed:
+    """End all populating windows and begin one on fresh noise; again is harmless."""
+    with store.moves:
+        store.settle(now)
+        windows, steps = _closed(store, now)
+        full = [window for window in windows if window.arena.rows]
+        empty = [window for window in windows if not window.arena.rows]
+        reach("reseed.closed")
+        _end(store, full, empty, steps, why, now)
+        reach("reseed.ended")
+        store.publish()
+        opened = store.open(_slot(store, now), now)
+        return Reseed(_numbers(full), _numbers(empty), opened)
+
+
+def _closed(store: Lifecycle, now: int) -> tuple[list[Window], list[Step]]:
+    """The windows and steps there are: from here on none of them takes a row."""
+    with store.arrivals:
+        windows, steps = store.windows.all(), list(store.hot.steps)
+        for window in windows:
+            window.closed = True
+            if window.arena.rows:
+                window.arena.seal()
+            if window.stop is not None and window.stop <= now:
+                store.windows.passed = max(store.windows.passed, window.slot)
+        for step in steps:
+            step.closed = True
+    return windows, steps
+
+
+def _end(
+    store: Lifecycle,
+    full: Sequence[Window],
+    empty: Sequence[Window],
+    steps: Sequence[Step],
+    why: str,
+    now: int,
+) -> None:
+    """All of it in one erasure: a crash leaves every window sealed, or none."""
+    held = [store.complete] if store.complete is not None else []
+    complete = Arena.total([*held, *(window.arena for window in full)]) if full else store.complete
+    with ExitStack() as files:
+        add: list[Callable[..., None]] = [
+            files.enter_context(store.tables.write(window.arena, "sealed", window.number))
+            for window in full
+        ]
+        if full and complete is not None:
+            add.append(files.enter_context(store.tables.write(complete, "complete")))
+        reach("reseed.written")
+
+        def before() -> None:
+            if full:
+                store.tables.supersede("complete")
+            for each in add:
+                each()
+            ends = dict.fromkeys(_numbers(full), "sealed") | dict.fromkeys(
+                _numbers(empty), "erased"
+            )
+            for number, state in ends.items():
+                store.tables.supersede("checkpoint", number)
+                store.catalogue.run(
+                    "UPDATE windows SET state = ?, stop = coalesce(stop, ?) WHERE number = ?",
+                    state,
+                    now,
+                    number,
+                )
+            store.hot.close(steps)
+
+        def after() -> None:
+            with store.arrivals:
+                for window in (*full, *empty):
+                    store.populating.pop(window.number)
+            if full:
+                store.complete, store.published = complete, False
+
+        told = [f"populating states of window {number}" for number in _numbers(full)]
+        told += [f"noise of window {number}" for number in _numbers(empty)]
+        what = ", ".join([*told, "the former store key"])
+        store.erase(what, why, now, before=before, after=after)
+
+
+def _slot(store: Lifecycle, now: int) -> int:
+    """The slot of now; by rows, the one after all that were."""
+    slots = store.windows.slots
+    if slots is not None:
+        return max(slots.at(now), store.windows.passed + 1)
+    last = "SELECT coalesce(max(slot), -1) FROM windows WHERE state <> 'opening'"
+    return int(store.catalogue.one(last)) + 1
+
+
+def _numbers(windows: Sequence[Window]) -> tuple[int, ...]:
+    return tuple(window.number for window in windows)

@@ -1,0 +1,203 @@
+"""The tables of a sealed window, counted again from its rows onto fresh noise.
+
+This is a second release of the same rows, for who has seen the first one has both. So it is
+paid from what the window kept back for it at birth (`rebuild_share`), before the noise is
+drawn, and the noise is that of the smaller budget, divided among the tables as the window's
+was. It is for tables that were tampered with and that nothing else gives back
+(`pyramidion.tampering`). A crash after the charge wastes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion import records
+from pyramidion.counts.arena import Arena
+from pyramidion.errors import PrivacyError, StateError
+from pyramidion.hashing import Keys
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import Observations
+from pyramidion.privacy.birth import Birth
+from pyramidion.storage.hot import Parts
+
+PURPOSE = "rebuild"
+
+Read = Callable[[], Iterator[Observations]]
+"""Goes through the rows of a window, as often as it is called."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """What was rebuilt, and what the window paid for it, in the ledger's unit."""
+
+    window: int
+    rows: int
+    unit: str
+    charged: Fraction
+
+
+def rebuild(
+    store: Lifecycle, window: int, rows: Any, share: Fraction | int, why: str, now: int
+) -> Rebuild:
+    """Count a sealed window again, from its hot rows or from rows that are given."""
+    with store.moves:
+        store.settle(now)
+        taken = _taken(store, window, now)
+        read = _hot_rows(store, window, taken) if rows is None else _given(store, rows)
+        _refuse_others(window, taken, sum(map(len, read())))
+        birth, amount = _birth(store, window, share)
+        others, lacking = store.tables.total(but=[window])
+        store.ledger.spend(PURPOSE, amount, [window], now, why)
+        reach("rebuild.charged")
+        arena = _counted(store, birth, read)
+        complete = arena if others is None else Arena.total([others, arena])
+        reach("rebuild.counted")
+        _swap(store, window, arena, complete, lacking, why, now)
+        reach("rebuild.after")
+        store.publish()
+        (unit,) = (line.purpose for line in store.catalogue.lines(window) if line.kind == "budget")
+        return Rebuild(window, taken, unit, amount if unit != "none" else Fraction(0))
+
+
+# --- its rows ----------------------------------------------------------------------------
+
+
+def _taken(store: Lifecycle, window: int, now: int) -> int:
+    """The rows that a window took; refuses one that is not sealed, or past its time."""
+    found = store.catalogue.all("SELECT state, rows FROM windows WHERE number = ?", window)
+    if not found:
+        raise StateError(f"there is no window {window}; status() tells which there are")
+    if found[0]["state"] != "sealed":
+        raise StateError(
+            f"window {window} is {found[0]['state']}, and only the tables of a sealed window are "
+            f"rebuilt; reseed() ends a populating one"
+        )
+    if window in store.past(now):
+        raise StateError(f"window {window} is past its retention; advance() erases it")
+    return int(found[0]["rows"])
+
+
+def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
+    """The rows of a window that are hot; refuses unless all are."""
+
+    def in_it(_: int, parts: Parts) -> bool:
+        return any(number == window for number, _ in parts)
+
+    def read() -> Iterator[Observations]:
+        for batch, table, parts in store.hot.batches(in_it):
+            observations, start = store.recounted(batch, records.batch_of(table)), 0
+            for number, rows in parts:
+                if number == window:
+                    yield observations.take(np.arange(start, start + rows))
+                start += rows
+
+    stored = store.hot.stored(lambda _: True)
+    hot = sum(rows for batch in stored for number, rows in batch.parts if number == window)
+    if hot < taken:
+        raise StateError(
+            f"window {window} took {taken} rows and not all of them are hot any more; give all of "
+            f"them as rows=, or restore a backup"
+        )
+    return read
+
+
+def _given(store: Lifecycle, rows: Any) -> Read:
+    """Rows from outside, judged as those that arrive are.
+
+    When each came is not known, so of a person as many count as the noise of a window hides.
+    """
+    found = store.door.observations(rows)
+    if found.units is not None:
+        found = found.counting(_place_of_each(found.units) < store.hidden)
+    return lambda: iter([found])
+
+
+def _place_of_each(units: Keys) -> NDArray[np.int64]:
+    """Which row of its person each row is, from 0 on."""
+    order = np.argsort(units, kind="stable")
+    people = units[order]
+    new = np.r_[True, people[1:] != people[:-1]]
+    first = np.flatnonzero(new)[np.cumsum(new) - 1] if units.size else order
+    place = np.empty_like(order)
+    place[order] = np.arange(units.size) - first
+    return place
+
+
+def _refuse_others(window: int, taken: int, given: int) -> None:
+    if given != taken:
+        raise StateError(
+            f"window {window} took {taken} rows and {given} were given; give exactly those that "
+            f"it took, each once"
+        )
+
+
+# --- its tables ----------------------------------------------------------------------------
+
+
+def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[Birth, Fraction]:
+    """The window's tables at what a rebuild may cost, divided as at its birth; and that cost."""
+    if isinstance(share, bool) or not isinstance(share, int | Fraction) or not 0 < share <= 1:
+        raise PrivacyError(
+            "a rebuild takes a share above 0 and at most 1 of what was kept back for it; write "
+            "1 or Fraction(1, 2)"
+        )
+    lines = store.catalogue.lines(window)
+    (row,) = (row for row in store.tables.windows() if row["window"] == window)
+    names = store.tables.names(row)  # none that was withdrawn, or in bins that are forgotten
+    paid = {ln.purpose: ln.amount for ln in lines if ln.kind == "table" and ln.purpose in names}
+    kept = sum(ln.amount for ln in lines if ln.kind == "reserve" and ln.purpose == PURPOSE)
+    budget = sum(ln.amount for ln in lines if ln.kind == "budget")
+    whole = sum(paid.values(), Fraction(0))
+    amount = share * (kept or whole)  # where nothing was kept the ledger refuses, and says so
+    parts = {
+        name: amount * each / whole / budget if budget else Fraction(0)
+        for name, each in paid.items()
+    }
+    encoder = store.encoder_named(parts)
+    return store.births.of(window, encoder.schema, encoder).again(parts), Fraction(amount)
+
+
+def _counted(store: Lifecycle, birth: Birth, read: Read) -> Arena:
+    """Noise first, then the rows."""
+    arena = birth.arena()
+    encoder = store.encoder_of(arena)
+    for rows in read():
+        arena.add(rows.under(encoder))
+    arena.seal()
+    return arena
+
+
+def _swap(
+    store: Lifecycle,
+    window: int,
+    arena: Arena,
+    complete: Arena,
+    lacking: frozenset[int],
+    why: str,
+    now: int,
+) -> None:
+    """New tables in place of the old ones, whose keys die."""
+    with (
+        store.tables.write(arena, "sealed", window) as add_sealed,
+        store.tables.write(complete, "complete") as add_complete,
+    ):
+        reach("rebuild.written")
+
+        def before() -> None:
+            store.tables.supersede("sealed", window)
+            store.tables.supersede("complete")
+            add_sealed()
+            add_complete()
+
+        def after() -> None:
+            store.lacking = lacking
+            store.change(complete, f"window {window} was rebuilt")
+
+        store.erase(f"former tables of window {window}", why, now, before=before, after=after)
