@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pyramidion import __version__
-from pyramidion.cli import demo, evaluate, models, rows_in, rows_out, schema, status, store
+from pyramidion.cli import audit, demo, evaluate, models, rows_in, rows_out, schema, status, store
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             arguments = _parser().parse_args(argv)
-            arguments.run(arguments)
+            code: int | None = arguments.run(arguments)
         finally:
             sys.stdout.flush()
     except PyramidionError as error:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
     except KeyboardInterrupt as stop:
         return _fail(str(stop), INTERRUPTED) if str(stop) else INTERRUPTED
-    return 0
+    return code or 0
 
 
 def _code(error: PyramidionError) -> int:
@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
+    audit.add(commands)
     demo.add(commands)
     evaluate.add(commands)
     return parser
