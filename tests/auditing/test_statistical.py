@@ -69,12 +69,12 @@ def test_halved_gaussian_noise_is_found(
     assert gaussian(**given).alarm
 
 
-@pytest.mark.parametrize(("rows", "canaries"), [(1, 4_000), (5, 20_000)])
+@pytest.mark.parametrize(("rows", "canaries"), [(1, 4_000), (5, 30_000)])
 def test_pure_stores_leak_no_more_than_their_ledger_says(rows: int, canaries: int) -> None:
     assert not pure(rows, canaries).alarm
 
 
-@pytest.mark.parametrize(("rows", "canaries"), [(1, 4_000), (5, 20_000)])
+@pytest.mark.parametrize(("rows", "canaries"), [(1, 4_000), (5, 30_000)])
 def test_halved_laplace_noise_is_found(
     rows: int, canaries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,10 +100,11 @@ def test_no_observation_adds_more_than_omega_to_a_cell(given: dict[str, Any]) ->
 
 def with_noise(life: Life, change: Any) -> Life:
     """The same life with other noise in every state."""
+    more = [change(number, noise) for number, noise in enumerate(life.noise)]
     states = [
-        ([cells + change(n, noise) for n, (cells, noise) in enumerate(zip(state, life.noise, strict=True))], inside)
-        for state, inside in life.states
-    ]  # fmt: skip
+        ([own + extra for own, extra in zip(cells, more, strict=True)], inside)
+        for cells, inside in life.states
+    ]
     return replace(life, states=states)
 
 
