@@ -135,7 +135,7 @@ MUTANTS = (
             Edit(
                 "lifecycle.py",
                 "            arena = birth.arena()\n",
-                "            arena = Arena.exact(birth.layout, self.settings.max_rows_per_window)\n",
+                "            arena = Arena.exact(birth.layout)\n",
             ),
             Edit(
                 "lifecycle.py",
@@ -197,8 +197,8 @@ MUTANTS = (
         (
             Edit(
                 "observations.py",
-                "return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)",
-                "return np.minimum(weights, _MOST).astype(np.int64)",
+                "np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)",
+                "np.minimum(weights, _MOST).astype(np.int64)",
             ),
             Edit(
                 "counts/arena.py",
