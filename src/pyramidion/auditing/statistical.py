@@ -114,7 +114,7 @@ def measure(
     _refuse_unusable(settings, canaries, rounds)
     schema = _schema(settings, canaries, like)
     adapted = for_trial(
-        settings, schema, rows=canaries * settings.k, buckets=_buckets(settings, canaries)
+        settings, schema, rows=canaries * settings.k, buckets=_buckets(settings, schema, canaries)
     )
     random = np.random.default_rng(seed)
     guesses, included, spent = list[Flags](), list[Flags](), Fraction(0)
@@ -163,12 +163,12 @@ def _schema(settings: Settings, canaries: int, like: Schema | None) -> Schema:
     return schema_like(like, canaries)
 
 
-def _buckets(settings: Settings, canaries: int) -> int:
+def _buckets(settings: Settings, schema: Schema, canaries: int) -> int:
     """Wide enough that canaries rarely share a cell; noise does not depend on it."""
-    sparse = 1 << (SPARSE * canaries - 1).bit_length()
-    # Signs make what shares a cell cancel out, over many tables.
-    signed = settings.mechanism == "gaussian" and settings.sketch == "count-median"
-    return max(4_096, sparse // SPARSE) if signed else sparse
+    cells = 2 * canaries // schema.cardinality
+    if settings.mechanism == "laplace" or settings.sketch == "count-min":
+        cells *= SPARSE  # elsewhere signs make what shares a cell cancel out, over many tables
+    return max(256, 1 << (cells - 1).bit_length())
 
 
 def _round(canaries: Canaries) -> tuple[Flags, Fraction]:

@@ -35,7 +35,7 @@ from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 
 CANARIES = 4_000
-BUCKETS = 16_384
+BUCKETS = 16_384  # for two classes; more classes have fewer buckets each
 WINDOWS = 3
 TABLES = 5
 DEVIATIONS = 5.0
@@ -84,7 +84,8 @@ def _lives(
     settings: Settings, like: Schema, progress: Callable[[int], object]
 ) -> tuple[Witness, list[Life]]:
     schema = schema_like(like, CANARIES)
-    adapted = for_trial(settings, schema, rows=CANARIES * settings.k, buckets=BUCKETS)
+    buckets = max(256, 1 << (2 * BUCKETS // schema.cardinality).bit_length() - 1)
+    adapted = for_trial(settings, schema, rows=CANARIES * settings.k, buckets=buckets)
     random, lives = np.random.default_rng(), []
     with trial(schema, adapted) as made:
         witness = Witness(made.store)
