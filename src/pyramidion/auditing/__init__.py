@@ -4,6 +4,8 @@
     trial         a temporary store with a clock of its own, as an attacker reads it
     statistical   canaries guessed from released cells: a lower bound on the privacy loss
     witness       what was durable when: charge before noise, noise before acknowledgement
+    life          every state of a window that ever lay on the disk
+    sizes         how large its noise is, beside what the ledger says it cost
     structural    facts that hold on every run: one draw, before all rows, as large as paid for
     report        both together, for an officer and as JSON
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pyramidion.auditing.canaries import Words
 from pyramidion.counts.arena import Arena
+from pyramidion.errors import StateError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
 from pyramidion.privacy.ledger import WindowReport
@@ -85,7 +86,7 @@ class Trial:
         """Open the current window before a row comes, as the store prepares the next one."""
         slots, now = self.lifecycle.windows.slots, self.store._now()
         if slots is None:
-            raise AssertionError("an audit's windows end by time")
+            raise StateError("the windows of an audit end by time; use settings of `for_trial`")
         return self.lifecycle.populating[self.lifecycle.open(slots.at(now), now)]
 
     def pass_days(self, days: int) -> None:
