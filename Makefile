@@ -32,6 +32,10 @@ check: $(VENV)/installed ## style, types and import rules
 bench: $(VENV)/warm ## speed and size beside scikit-learn, polars and OpenDP, in one run
 	$(BIN)/python -m benchmarks
 
+.PHONY: mutants
+mutants: $(VENV)/warm ## break the rules of privacy one by one, and see a named test go red for each
+	$(BIN)/python -m tests.auditing.mutants
+
 .PHONY: docs
 docs: $(VENV)/warm ## check that what the documents say is so
 	$(BIN)/python -m pytest tests/test_docs.py

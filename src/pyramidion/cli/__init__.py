@@ -15,6 +15,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     estimators  a model's class and parameters, as they are written
     workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
+    audit       what leaks, measured on stores made for it
     demo        a year of flights, and plots
     evaluate    the paper's figures, and a report
     progress    bars, remarks, and a stop that loses nothing

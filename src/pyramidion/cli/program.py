@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pyramidion import __version__
 from pyramidion.cli import (
+    audit,
     demo,
     evaluate,
     intrusion,
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             arguments = _parser().parse_args(argv)
-            arguments.run(arguments)
+            code: int | None = arguments.run(arguments)
         finally:
             sys.stdout.flush()
     except PyramidionError as error:
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}; check the path and its permissions")
     except KeyboardInterrupt as stop:
         return _fail(str(stop), INTERRUPTED) if str(stop) else INTERRUPTED
-    return 0
+    return code or 0
 
 
 def _code(error: PyramidionError) -> int:
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_tables(commands)
     store.add_copies(commands)
     intrusion.add(commands)
+    audit.add(commands)
     demo.add(commands)
     evaluate.add(commands)
     return parser

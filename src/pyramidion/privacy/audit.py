@@ -54,3 +54,26 @@ def pure_loss(guesses: Flags, included: Flags, *, confidence: float = CONFIDENCE
     """Lower bound of ε: under pure ε, true positives are at most e^ε false positives."""
     low, high = _rates(guesses, included, confidence)
     return math.log(low / high) if low > 0 else -math.inf
+
+
+def gaussian_epsilon(*, mu: float, delta: float) -> float:
+    """ε at δ of μ-Gaussian privacy: for people who think in ε (Dong, Roth and Su 2022).
+
+    >>> round(gaussian_epsilon(mu=1.0, delta=1e-6), 2), gaussian_epsilon(mu=0.0, delta=1e-6)
+    (4.89, 0.0)
+    """
+    if mu <= 0 or _gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _gaussian_delta(high, mu) > delta:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gaussian_delta(middle, mu) > delta else (low, middle)
+    return low
+
+
+def _gaussian_delta(epsilon: float, mu: float) -> float:
+    """δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
+    behind = math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu)))
+    return float(norm.cdf(mu / 2 - epsilon / mu)) - behind

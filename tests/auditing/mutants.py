@@ -1,0 +1,320 @@
+"""Mutants: the store with one rule broken. Each must turn a named test red.
+
+    make mutants            all of them, a few minutes
+    python -m tests.auditing.mutants halved    those with this word in their names
+
+The source tree is copied, one small edit is made in the copy, and the named test runs
+there. Before that all named tests run without a mutation, and must be green. The exit code
+is 1 if a mutant survives, if a test is red by itself, or if an edit no longer fits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path("src") / "pyramidion"
+STATISTICAL = "tests/auditing/test_statistical.py"
+STRUCTURAL = "tests/auditing/test_structural.py"
+KILLED = "tests/auditing/test_killed.py"
+GREEN, RED = 0, 1  # exit codes of pytest
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One text in one file of the package, and what stands there instead."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is broken, how, and the test that must notice."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    test: str
+
+
+MUTANTS = (
+    Mutant(
+        "halved Laplace noise",
+        (
+            Edit(
+                "privacy/budget.py",
+                "return Fraction(k * omega * rows) / epsilon",
+                "return Fraction(k * omega * rows) / (2 * epsilon)",
+            ),
+        ),
+        f"{STATISTICAL}::test_pure_stores_leak_no_more_than_their_ledger_says",
+    ),
+    Mutant(
+        "halved Gaussian noise",
+        (
+            Edit(
+                "privacy/budget.py",
+                "return Fraction(k * k * omega * omega * rows) / (2 * rho)",
+                "return Fraction(k * k * omega * omega * rows) / (8 * rho)",
+            ),
+        ),
+        f"{STATISTICAL}::test_gaussian_stores_leak_no_more_than_their_ledger_says",
+    ),
+    Mutant(
+        "dropped signs",
+        (
+            Edit(
+                "counts/kernels.py",
+                "return finalise(key ^ plan[table, PLAN_SALT])",
+                "return np.uint64(0)",
+            ),
+        ),
+        f"{STRUCTURAL}::test_signs_are_even_and_independent_between_hash_rows",
+    ),
+    Mutant(
+        "the same sign in all hash rows",
+        (
+            Edit(
+                "counts/kernels.py",
+                "sign = np.int64(1) - (np.int64((signs >> row) & np.uint64(1)) << 1)",
+                "sign = np.int64(1) - (np.int64(signs & np.uint64(1)) << 1)",
+            ),
+        ),
+        f"{STRUCTURAL}::test_signs_are_even_and_independent_between_hash_rows",
+    ),
+    Mutant(
+        "skipped charge",
+        (
+            Edit(
+                "lifecycle.py",
+                "self.ledger.open(number, birth.shares, birth.reserves, now)",
+                "pass",
+            ),
+        ),
+        f"{STRUCTURAL}::test_every_draw_is_charged_before_it_is_made",
+    ),
+    Mutant(
+        "charge after the noise",
+        (
+            Edit(
+                "lifecycle.py",
+                "birth = self.birth(number)\n",
+                "birth = self.birth(number)\n            arena = birth.arena()\n",
+            ),
+            Edit(
+                "lifecycle.py",
+                '            reach("open.charged")\n            arena = birth.arena()\n',
+                '            reach("open.charged")\n',
+            ),
+        ),
+        f"{STRUCTURAL}::test_every_draw_is_charged_before_it_is_made",
+    ),
+    Mutant(
+        "half the charge",
+        (
+            Edit(
+                "privacy/ledger.py",
+                'born.append(Line(window, "table", name, self._budget * share, now))',
+                'born.append(Line(window, "table", name, self._budget * share / 2, now))',
+            ),
+        ),
+        f"{STRUCTURAL}::test_all_tables_let_through_what_the_ledger_says_and_not_much_less",
+    ),
+    Mutant(
+        "noise after the counts",
+        (
+            Edit(
+                "lifecycle.py",
+                "            arena = birth.arena()\n",
+                "            arena = Arena.exact(birth.layout)\n",
+            ),
+            Edit(
+                "lifecycle.py",
+                "                window.arena.seal()\n",
+                "                late = self.birth(window.number).arena()\n"
+                "                for table in range(len(late.layout.tables)):\n"
+                "                    window.arena._flat(table)[:] += late._flat(table)\n"
+                "                window.arena.seal()\n",
+            ),
+        ),
+        f"{STRUCTURAL}::test_a_state_less_its_exact_counts_is_the_noise_of_its_birth",
+    ),
+    Mutant(
+        "noise in memory alone",
+        (
+            Edit(
+                "lifecycle.py",
+                "                    add(after=after)\n                    self.catalogue.run(\n",
+                "                    self.catalogue.run(\n",
+            ),
+        ),
+        f"{KILLED}::test_before_the_first_row_is_written_the_noise_is_durable",
+    ),
+    Mutant(
+        "noise reused between windows",
+        (
+            Edit(
+                "privacy/birth.py",
+                "source = randomness if randomness is not None else Randomness()",
+                'source = Randomness.insecure_from_seed(b"")',
+            ),
+        ),
+        f"{STRUCTURAL}::test_noise_is_independent_between[gaussian-windows]",
+    ),
+    Mutant(
+        "noise reused between tables",
+        (
+            Edit(
+                "privacy/randomness.py",
+                "self._new_key: Callable[[], bytes] = lambda: os.urandom(32)",
+                "key = os.urandom(32)\n        self._new_key: Callable[[], bytes] = lambda: key",
+            ),
+        ),
+        f"{STRUCTURAL}::test_noise_is_independent_between[gaussian-tables]",
+    ),
+    Mutant(
+        "exact prior",
+        (
+            Edit(
+                "privacy/birth.py",
+                "            noise.fill(cells, source)\n",
+                "            if table:\n                noise.fill(cells, source)\n",
+            ),
+        ),
+        f"{STRUCTURAL}::test_the_prior_carries_noise",
+    ),
+    Mutant(
+        "unclipped weight",
+        (
+            Edit(
+                "observations.py",
+                "np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)",
+                "np.minimum(weights, _MOST).astype(np.int64)",
+            ),
+            Edit(
+                "counts/arena.py",
+                "weights.min(initial=1) < 0 or weights.max(initial=1) > self.layout.weight:",
+                "weights.min(initial=1) < 0:",
+            ),
+        ),
+        f"{STRUCTURAL}::test_no_observation_adds_more_than_omega_to_a_cell",
+    ),
+    Mutant(
+        "kept checkpoint key",
+        (
+            Edit(
+                "lifecycle.py",
+                'return [*held, *keys, *(row["key"] for row in gone)]',
+                "return [*held, *keys]",
+            ),
+        ),
+        f"{STRUCTURAL}::test_no_key_opens_a_superseded_state_once_rows_have_left",
+    ),
+)
+
+
+# --- a copy, an edit, a test ----------------------------------------------------------------------
+
+
+def mutated(mutant: Mutant, tree: Path) -> dict[Path, str]:
+    """The files of a tree that a mutant changes, as they are then; each text must be there once."""
+    texts: dict[Path, str] = {}
+    for edit in mutant.edits:
+        path = tree / PACKAGE / edit.file
+        text = texts.get(path) or path.read_text("utf-8")
+        if text.count(edit.old) != 1:
+            raise LookupError(
+                f"mutant {mutant.name!r}: {edit.file} has this {text.count(edit.old)} times, not "
+                f"once: {edit.old.strip()!r}; code has moved, so move the mutant with it"
+            )
+        texts[path] = text.replace(edit.old, edit.new)
+    return texts
+
+
+def copied(place: Path) -> Path:
+    """What the tests need, without any cache."""
+    skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, place / name, ignore=skip)
+    shutil.copy2(ROOT / "pyproject.toml", place)
+    return place
+
+
+def infected(mutant: Mutant, whole: Path, place: Path) -> Path:
+    """A copy with the mutant in it.
+
+    The caches of the tree come along, so that kernels need not be compiled again, unless a
+    kernel is what is changed: numba does not see that others inline it.
+    """
+    shutil.copytree(whole, place)
+    texts = mutated(mutant, place)
+    for path, text in texts.items():
+        path.write_text(text, "utf-8")
+    if any("kernels" in path.name for path in texts):
+        for cache in [*place.rglob("*.nbi"), *place.rglob("*.nbc")]:
+            cache.unlink()
+    return place
+
+
+def tested(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Pytest's exit code on a tree, and what it says of the first failure."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "400"}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=tree,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode, told[0].partition(" - ")[2] if told else done.stdout[-500:]
+
+
+def main(words: Sequence[str] = ()) -> int:
+    """Run mutants, all or those that are named; 0 if each is found."""
+    chosen = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
+    with tempfile.TemporaryDirectory(prefix="pyramidion-mutants-") as folder:
+        whole = copied(Path(folder) / "whole")
+        for mutant in chosen:
+            mutated(mutant, whole)
+        tests = sorted({mutant.test for mutant in chosen})
+        code, told = tested(whole, tests)
+        _say(f"{'green' if code == GREEN else 'RED'}  without a mutant: {len(tests)} named tests")
+        if code != GREEN:
+            _say(f"       {told}")
+            return 1
+        survivors = [m.name for m in chosen if not _found(m, whole, Path(folder) / "mutant")]
+    _say(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were found")
+    return 1 if survivors else 0
+
+
+def _found(mutant: Mutant, whole: Path, place: Path) -> bool:
+    began = time.monotonic()
+    try:
+        code, told = tested(infected(mutant, whole, place), [mutant.test])
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    state = {GREEN: "GREEN: SURVIVES", RED: "red"}.get(code, f"BROKEN: pytest ended with {code}")
+    lines = [f"{state}  {mutant.name} ({time.monotonic() - began:.0f} s)"]
+    lines += [f"     {mutant.test}", *([f"     {told[:160]}"] if code != GREEN else [])]
+    _say("\n".join(lines))
+    return code == RED
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
