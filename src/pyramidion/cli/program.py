@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pyramidion import __version__
-from pyramidion.cli import demo, evaluate, models, rows_in, rows_out, schema, status, store
+from pyramidion.cli import demo, evaluate, models, plan, rows_in, rows_out, schema, status, store
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
 
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pyramidion {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     schema.add(commands)
+    plan.add(commands)
     store.add_create(commands)
     rows_in.add(commands)
     store.add_advance(commands)
