@@ -229,9 +229,10 @@ def _for_target(
     for _ in range(_ROUNDS):
         chosen, compared = Proposals(predictor, base, memory, every_table=True).best()
         epsilon = _epsilon_for(predictor, chosen, target, names)
-        if best is not None and epsilon >= best[0].epsilon:
-            break
-        if epsilon < math.inf:
+        if epsilon >= (best[0].epsilon if best is not None else math.inf):
+            if best is not None or base.epsilon == _EPSILONS[1]:
+                break
+        else:
             best = replace(chosen, epsilon=epsilon), compared
         base = replace(base, epsilon=min(epsilon, _EPSILONS[1]))
     if best is None:

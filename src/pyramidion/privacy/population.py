@@ -127,6 +127,6 @@ class Expected:
         feature = schema.feature(part)
         if isinstance(feature, Categorical):
             if feature.domain is None:
-                return max(1, round(float(self.total) ** (2 / 3)))
+                return max(1, round(math.pow(self.total, 2 / 3)))
             return len(feature.domain)
         return len(feature.cuts) + 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -97,6 +97,7 @@ def root_mean_square(costs: Sequence[float]) -> float:
     return math.sqrt(math.fsum(cost * cost for cost in costs) / len(costs))
 
 
+@lru_cache(maxsize=64)  # a search asks for the bytes and the noise of the same settings
 def born(schema: Schema, settings: Settings) -> Birth:
     """What the windows of a stream under these settings are born with, most of them."""
     shapes = table_shapes(schema, settings.dense_limit)

@@ -149,10 +149,17 @@ class Proposals:
         mechanism, sketch = settings.mechanism, settings.sketch
         return Alternative(mechanism, sketch, settings.rows, settings.buckets, cost, nbytes)
 
+    @cached_property
+    def _costs(self) -> dict[Settings, float]:
+        """Costs that were asked for already."""
+        return {}
+
     def _cost(self, settings: Settings) -> float:
-        by_row = not self.every_table
-        costs = self.predictor.costs(settings, self._looked_at, by_row=by_row, samples=_SAMPLES)
-        return root_mean_square(costs) if by_row else max(costs)
+        if settings not in self._costs:
+            looked_at, by_row = self._looked_at, not self.every_table
+            costs = self.predictor.costs(settings, looked_at, by_row=by_row, samples=_SAMPLES)
+            self._costs[settings] = root_mean_square(costs) if by_row else max(costs)
+        return self._costs[settings]
 
     @cached_property
     def _looked_at(self) -> list[str]:

@@ -185,8 +185,9 @@ class SketchErrors:
         noise = self.variance * np.array([1.0, self.classes.classes - 1.0])
         deviation = np.maximum(noise**0.5, MAD * np.median(np.abs(rows), axis=(0, 1)))
         near = np.abs(rows - median[:, None]) <= _NEAR * deviation
-        mean: Floats = (rows * near).sum(axis=1) / near.sum(axis=1)
-        return mean
+        used = near.sum(axis=1)  # of an even number of rows none may be near their median
+        mean: Floats = (rows * near).sum(axis=1) / np.maximum(used, 1)
+        return np.where(used > 0, mean, median)
 
 
 def _split(total: Floats, prior: float, apart: Floats) -> Floats:
