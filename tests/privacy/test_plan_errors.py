@@ -258,8 +258,8 @@ def test_a_proposed_plan_does_what_it_says(epsilon: float, delta: float) -> None
 
 def test_a_plan_without_noise_does_what_it_says() -> None:
     proposed = planned(epsilon=math.inf, memory=1_000_000)
-    _, cost, error = counted_anew(proposed, times=1)
-    assert cost < 0.01
+    _, cost, error = counted_anew(proposed)
+    assert cost < 0.02  # how far rates scatter is learned too, and not exactly
     assert proposed.table("x").cost < 0.01
     assert error == near(proposed.table("x").error)
 
@@ -268,6 +268,12 @@ def test_the_epsilon_for_a_target_meets_it_on_real_rows() -> None:
     proposed = planned(target=0.05)
     assert proposed.worst.name == "x"
     assert counted_anew(proposed)[1] == near(0.05)
+
+
+def test_a_plan_does_better_than_the_defaults_on_real_rows() -> None:
+    proposed = planned(epsilon=1.0)
+    usual = replace(proposed, settings=Settings(epsilon=1.0))
+    assert counted_anew(proposed, times=2)[1] < 0.8 * counted_anew(usual, times=2)[1]
 
 
 def test_bytes_are_those_of_the_real_tables() -> None:

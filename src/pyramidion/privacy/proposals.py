@@ -2,7 +2,7 @@
 
 All sketches of a store have the same rows and buckets, so the best common ones are
 looked for: for each noise and each number of hash rows the fewest buckets that come
-within 2 % of what the memory allows at most; and of all these, within 2 % of the best,
+within 5 % of what the memory allows at most; and of all these, within 2 % of the best,
 the one that takes the least memory. What is compared is the cost of the probabilities
 that a row is given: the root mean square over rows and tables. Where a target must hold
 in every table it is the cost of a typical key in the worst table.
@@ -28,6 +28,7 @@ from pyramidion.settings import Settings
 HASH_ROWS = (1, 3, 5, 7)
 _FEWEST, _MOST = 8, 24  # powers of two of buckets
 _WITHIN, _NOTHING = 1.02, 0.0005  # costs no further apart than this are as good
+_BUCKETS_WITHIN = 1.05  # twice the memory should be worth more than that
 _SAMPLES = 600  # keys drawn for a comparison; all compared meet the same keys
 _LOOKED_AT = 8  # tables, from the fewest to the most distinct values
 _QUIET = 0.5  # deviation of noise in a cell, below which a minimum is not led astray
@@ -108,7 +109,7 @@ class Proposals:
             high -= 1
         if high < low:
             return None
-        enough = _nearly(self._cost(self._sized(start, high)))
+        enough = _nearly(self._cost(self._sized(start, high)), _BUCKETS_WITHIN)
         while low < high:
             middle = (low + high) // 2
             if self._cost(self._sized(start, middle)) <= enough:
@@ -210,5 +211,5 @@ class Proposals:
         )
 
 
-def _nearly(cost: float) -> float:
-    return max(_WITHIN * cost, cost + _NOTHING)
+def _nearly(cost: float, within: float = _WITHIN) -> float:
+    return max(within * cost, cost + _NOTHING)
