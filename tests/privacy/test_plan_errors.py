@@ -284,6 +284,17 @@ def test_bytes_are_those_of_the_real_tables() -> None:
     assert proposed.complete_bytes == counting._complete.layout.nbytes
 
 
+def test_bytes_are_right_where_the_sum_needs_wider_cells() -> None:
+    stream = Stream({"x": 50}, rows=100, windows=2)
+    settings = Settings(epsilon=1.0, buckets=64, max_rows_per_window=1_500_000_000)
+    prediction = Predictor(stream.schema, stream.expected).predict(settings)
+    counting = stream.counted(settings)
+    assert counting._complete is not None
+    assert prediction.window_bytes == counting.birth.layout.nbytes
+    assert prediction.complete_bytes == counting._complete.layout.nbytes
+    assert prediction.complete_bytes > 1.5 * prediction.window_bytes
+
+
 MANY = Schema(
     features=[Categorical(f"x{number}") for number in range(39)],
     label=Label("y", classes=[0, 1]),
