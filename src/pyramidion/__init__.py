@@ -23,6 +23,7 @@ __all__ = [
     "LearningCurve",
     "Model",
     "ObservationError",
+    "Plan",
     "PrivacyError",
     "Pyramid",
     "PyramidionError",
@@ -36,6 +37,7 @@ __all__ = [
     "TrainingSet",
     "VowpalClassifier",
     "VowpalRegressor",
+    "plan",
 ]
 
 _HOMES = {
@@ -57,6 +59,7 @@ _HOMES = {
     "pyramidion.learn.scaling": ("FlooredScaler",),
     "pyramidion.learn.training_set": ("TrainingSet",),
     "pyramidion.learn.vowpal": ("VowpalClassifier", "VowpalRegressor"),
+    "pyramidion.privacy.plan": ("Plan", "plan"),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from pyramidion.learn.scaling import FlooredScaler
     from pyramidion.learn.training_set import TrainingSet
     from pyramidion.learn.vowpal import VowpalClassifier, VowpalRegressor
+    from pyramidion.privacy.plan import Plan, plan
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt

@@ -152,6 +152,7 @@ EXPORTS = {
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
+    **dict.fromkeys(("Plan", "plan"), PUBLIC),  # from a schema and what a person says of it
     **dict.fromkeys(
         (name for name in pyramidion.__all__ if name.endswith("Error")), "names no value"
     ),

@@ -6,6 +6,7 @@ traceback. Everything heavy is imported by the command that needs it, so
 
     program     all commands, exit codes
     schema      draft a schema, check one
+    plan        propose settings, predict errors and memory
     store       create, advance, ledger, group, withdraw, backup, restore
     status      what a store holds, for people
     rows_in     import, observe

@@ -14,6 +14,7 @@ from pyramidion.cli import (
     evaluate,
     intrusion,
     models,
+    plan,
     rows_in,
     rows_out,
     schema,
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pyramidion {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     schema.add(commands)
+    plan.add(commands)
     store.add_create(commands)
     rows_in.add(commands)
     store.add_advance(commands)
