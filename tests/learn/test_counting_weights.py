@@ -1,4 +1,4 @@
-"""Weights that are read in memory: from the first rows at hand, paid by the window that has them."""
+"""Weights that are read in memory: from the first rows at hand, paid by their window."""
 
 from __future__ import annotations
 
