@@ -21,11 +21,9 @@ from pyramidion.observations import Observations
 from pyramidion.privacy import weights
 from pyramidion.privacy.bins import read_cuts
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.quantiles import FEWEST_ROWS
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.readings import Purpose, Values
-
-LEAST = 1_000
-"""Rows of a window that are worth reading: of fewer, the answer would be the noise."""
 
 TOLD = {"weights": "quantiles of counts per key", "bins": "bin edges"}
 
@@ -50,7 +48,7 @@ class Reading:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
         hot = self._hot_rows()
         for window in sorted(hot, reverse=True):
-            if hot[window] >= LEAST and self._pays(window, purpose):
+            if hot[window] >= FEWEST_ROWS and self._pays(window, purpose):
                 return window
         return None
 

@@ -25,7 +25,6 @@ from pyramidion.privacy.sketch_errors import SAMPLES, Classes, SketchErrors
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 
-_USUAL = 2  # number of a window as most are: the first is read for weights and bins
 _NOBODYS = b"nobody's"
 
 
@@ -101,7 +100,7 @@ def root_mean_square(costs: Sequence[float]) -> float:
 def born(schema: Schema, settings: Settings) -> Birth:
     """What the windows of a stream under these settings are born with, most of them."""
     shapes = table_shapes(schema, settings.dense_limit)
-    reserves = reserves_of(settings, _USUAL)
+    reserves = reserves_of(settings, due=())
     return Birth(settings, shapes, schema.cardinality, _NOBODYS, reserves=reserves)
 
 

@@ -38,6 +38,9 @@ from pyramidion.privacy.smooth import smooth_quantile
 LEAST, MOST = 1, 10_000
 """Between these the quantile of counts per key is looked for: the paper's bounds."""
 
+FEWEST_ROWS = 1_000
+"""Of fewer rows nothing is worth reading: the answer would be the noise."""
+
 _COUNTS = sorted({*(round(2 ** (i / 4)) for i in range(54) if 2 ** (i / 4) < MOST), MOST})
 _EVEN = 512  # candidate cuts at equal distances
 _OCTAVES, _PER_OCTAVE = 40, 8  # and next to the bounds and to 0, each 9 % further than the last
