@@ -40,11 +40,15 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
     from matplotlib import rc_context
 
     path = folder / f"{figure.slug}.png"
+    lines = means(points, figure.shows)
+    shown = {series: line for series, line in lines.items() if _is_drawn(figure, series)}
     with rc_context(STYLE):
-        _drawn(figure, means(points, figure.shows)).savefig(
-            path, metadata={"Software": "pyramidion evaluate"}
-        )
+        _drawn(figure, shown).savefig(path, metadata={"Software": "pyramidion evaluate"})
     return path
+
+
+def _is_drawn(figure: Figure, series: str) -> bool:
+    return _is_grey(series) or all(word in series for word in figure.drawn)
 
 
 def _drawn(figure: Figure, lines: Lines) -> Page:
