@@ -22,14 +22,14 @@ MUCH: dict[str, Any] = {"epsilon": 40.0, "weights_share": 0.25, "weights": "leas
 
 
 def batch(day: float, seed: int = 0, size: int = 4000) -> pa.Table:
-    """Rows of which a rare value has about two, and a common one a thousand."""
+    """Rows of which a rare value has about two, and a common one a hundred."""
     random = np.random.default_rng(seed)
     return pa.table(
         {
             "t": np.full(size, START + day * DAY),
             "y": random.integers(0, 2, size),
             "rare": random.integers(0, size // 2, size),
-            "common": random.integers(0, 4, size),
+            "common": random.integers(0, 40, size),
         }
     )
 
