@@ -40,18 +40,15 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
     from matplotlib import rc_context
 
     path = folder / f"{figure.slug}.png"
-    lines = means(points, figure.shows)
-    shown = {series: line for series, line in lines.items() if _is_drawn(figure, series)}
     with rc_context(STYLE):
-        _drawn(figure, shown).savefig(path, metadata={"Software": "pyramidion evaluate"})
+        _drawn(figure, means(points, figure.shows)).savefig(
+            path, metadata={"Software": "pyramidion evaluate"}
+        )
     return path
 
 
-def _is_drawn(figure: Figure, series: str) -> bool:
-    return _is_grey(series) or all(word in series for word in figure.drawn)
-
-
-def _drawn(figure: Figure, lines: Lines) -> Page:
+def _drawn(figure: Figure, found: Lines) -> Page:
+    lines = {series: line for series, line in found.items() if _is_shown(figure, series)}
     page, axes = _page(figure)
     across, upright = _scales(figure, lines)
     axes.set(xlim=across.limits, ylim=upright.limits)
@@ -80,6 +77,10 @@ def _scales(figure: Figure, lines: Lines) -> tuple[Across, Upright]:
     heights = [mean.mean for mean in found] + fixed
     across = Across([mean.x for mean in found], beside, log=figure.log_x)
     return across, Upright(heights, wanted, bands, wide=figure.shows == "value")
+
+
+def _is_shown(figure: Figure, series: str) -> bool:
+    return _is_grey(series) or all(word in series for word in figure.drawn)
 
 
 def _is_grey(series: str) -> bool:
