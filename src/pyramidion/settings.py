@@ -127,7 +127,7 @@ class Settings:
         ),
     )
     weights_quantile: float = field(
-        default=0.1,
+        default=0.5,
         metadata=knobs.about(
             "p",
             "share of the keys",

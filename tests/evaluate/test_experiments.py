@@ -25,6 +25,7 @@ from pyramidion.evaluate.experiments import (
     q1,
     q2,
     retraining,
+    shares,
     sketches,
     tuning,
     windows,
@@ -75,7 +76,7 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise sketches bias windows retraining tuning"
+    names = "q1 q2 noise shares sketches bias windows retraining tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())
 
@@ -120,10 +121,12 @@ def test_a_quick_run_has_fewer_jobs(asked: Experiment, data: DataSet) -> None:
 
 
 @each_experiment
-def test_every_small_data_set_is_concerned_but_for_quick_tuning(asked: Experiment) -> None:
+def test_every_small_data_set_is_concerned_but_for_some_quick_runs(asked: Experiment) -> None:
+    slow = {"tuning": {data.name for data in SMALL}, "shares": {"criteo", "clicks"}}
     for data in SMALL:
         assert planned(asked, data)[1]
-        assert bool(planned(asked, data, quick=True)[1]) == (asked.name != "tuning")
+        left_out = data.name in slow.get(asked.name, ())
+        assert bool(planned(asked, data, quick=True)[1]) != left_out
 
 
 def test_large_data_sets_are_asked_the_two_questions_alone() -> None:
@@ -204,7 +207,7 @@ def all_points(name: str, data: DataSet, quick: bool = False) -> list[Point]:
     return [point for job in planned(EXPERIMENTS[name], data, quick)[1] for point in job.run()]
 
 
-RATIOS = ("q1", "q2", "noise", "sketches", "windows")
+RATIOS = ("q1", "q2", "noise", "shares", "sketches", "windows")
 
 
 @quick_or_not
@@ -233,7 +236,7 @@ def test_the_baseline_has_a_place_on_the_axis_of_hot_rows_alone() -> None:
 
 
 @pytest.mark.parametrize("data", ALL, ids=lambda data: data.name)
-@pytest.mark.parametrize("name", ["q1", "q2", "noise"])
+@pytest.mark.parametrize("name", ["q1", "q2", "noise", "shares"])
 def test_what_the_paper_measured_is_measured(name: str, data: DataSet, nothing: Asked) -> None:
     lines = {point.series for point in all_points(name, data)}
     assert {known.series for known in REFERENCES.get((name, data.name), ())} <= lines
@@ -286,6 +289,33 @@ def test_each_line_of_noise_changes_one_thing(nothing: Asked) -> None:
     for setup in nothing.setups:
         usual = Setup(0.1, epsilon=setup.epsilon).told()
         assert sum(value != usual[name] for name, value in setup.told().items()) == 1
+
+
+def test_all_ways_to_put_the_noise_are_measured_on_the_same_rows(nothing: Asked) -> None:
+    found = [p for p in all_points("shares", SMALL[1]) if p.series.startswith("counts")]
+    ways = {(s.epsilon, s.shares, s.mechanism, s.knobs["estimate"]): s for s in nothing.setups}
+    assert len(ways) == 3 * 4 * 2 * 2
+    assert {setup.aside for setup in nothing.setups} == {0.1}
+    assert {setup.hot for setup in nothing.setups} == {0.1}
+    assert {point.x for point in found} == {0.1, 0.33, 1.0}
+    assert len({point.series for point in found}) == 2 * 4 * 2 * 2
+
+
+def test_lines_of_shares_that_are_drawn_are_few() -> None:
+    figure, _ = planned(EXPERIMENTS["shares"], SMALL[0])
+    ways = {
+        f"counts: {m.name}, {shares.told(c)}"
+        for m in models(SMALL[0])
+        for c in shares.choices(quick=False)
+    }
+    drawn = [series for series in ways if all(word in series for word in figure.drawn)]
+    assert len(drawn) == 8
+
+
+def test_quick_shares_are_two_of_all_ways() -> None:
+    quick = list(shares.choices(quick=True))
+    assert len(quick) == 2
+    assert set(quick) < set(shares.choices(quick=False))
 
 
 def test_sketches_count_every_feature_by_equal_shares(nothing: Asked) -> None:

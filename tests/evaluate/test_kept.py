@@ -189,6 +189,13 @@ def test_a_file_knows_its_figure(tmp_path: Path) -> None:
     assert found.runs == [RUN]
 
 
+def test_a_file_knows_which_lines_are_drawn(tmp_path: Path) -> None:
+    some = figure(drawn=("trees", "half"))
+    kept(tmp_path, [job(1)], figure=some).put(job(1), points_of(1))
+    [found] = all_measured(tmp_path)
+    assert found.figure == some
+
+
 def test_what_is_not_asked_for_is_not_shown_and_what_is_missing_is_counted(tmp_path: Path) -> None:
     results = kept(tmp_path, [job(2), job(3)])
     for number in (1, 2):

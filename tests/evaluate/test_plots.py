@@ -88,6 +88,14 @@ def test_every_line_is_named_and_the_baseline_too() -> None:
     assert {point.series for point in MANY} <= set(told)
 
 
+def test_of_many_lines_those_are_drawn_whose_names_hold_all_words() -> None:
+    named = ["counts: trees, half", "counts: trees, equal", "counts: linear, half", "raw: trees"]
+    points = [Point(name, x, ratio=1.01) for name in named for x in (0.1, 1.0)]
+    told = words(drawn(points, references=(), drawn=("trees", "half")))
+    assert set(named) & set(told) == {"counts: trees, half", "raw: trees"}
+    assert set(named) <= set(words(drawn(points, references=())))
+
+
 def test_models_on_counts_have_colours_and_raw_ones_are_grey_and_dashed() -> None:
     looks = plots._looks(means(MANY, "ratio"))
     assert looks["counts: a"]["color"] == COLOURS[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from pyramidion.evaluate import stores
+from pyramidion.errors import PrivacyError
+from pyramidion.evaluate import aside, stores
+from pyramidion.evaluate.aside import private_shares
 from pyramidion.evaluate.count_models import CountModel, logistic, network
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.stores import Lesson, Setup, counted, lesson, lost, opened, pieces
+from pyramidion.observations import Door
+from pyramidion.privacy import weights
+from pyramidion.privacy.birth import sizes_of
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
 from pyramidion.status import Status
@@ -214,6 +220,78 @@ def test_a_setup_is_told_in_full() -> None:
     others = {name: value for name, value in setup.told().items() if name != "epsilon"}
     assert Setup(**others) == setup
     assert setup.but(windows=4).told() == setup.told() | {"windows": 4}
+
+
+# --- weights from rows aside ---------------------------------------------------------------------
+
+
+WEIGHED = Setup(0.1, epsilon=1.0, shares="half", aside=0.25, knobs=FEW_BUCKETS)
+
+
+@pytest.mark.parametrize("shares", ["equal", "half", "by hand"])
+def test_rows_aside_are_not_counted(data: DataSet, shares: Any) -> None:
+    with counted(data, WEIGHED.but(shares=shares)) as store:
+        assert store.status().summarised_rows == data.past - round(0.25 * data.past)
+
+
+def test_weights_are_read_from_the_rows_aside_alone(
+    data: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = list[float]()
+
+    def watched(batches: Iterator[pa.RecordBatch], *_: Any) -> dict[str, float]:
+        times.extend(t for batch in batches for t in batch.column("time").to_pylist())
+        return {"user": 3.0}
+
+    monkeypatch.setattr(stores, "private_shares", watched)
+    with counted(data, WEIGHED) as store:
+        assert store.settings.share("user") == 3.0
+    assert times == list(range(round(0.25 * data.past)))
+
+
+def test_shares_by_weights_are_those_of_the_rule(data: DataSet) -> None:
+    settings = WEIGHED.settings(data, 600)
+    door = Door(data.schema, settings, b"any")
+    rows = list(data.read(0, 220))
+    budget = {"budget": Fraction(1_000_000), "unit": "rho", "k": 1}  # so much that nothing is noisy
+    read = weights.read(
+        map(door.observations, rows), settings, shapes=door.encoder.shapes, **budget
+    )
+    exact = weights.weights_of(settings, sizes_of(settings, door.encoder.shapes), read)
+    found = private_shares(rows, data.schema, replace(settings, epsilon=1e6))
+    assert found == pytest.approx({name: float(share) for name, share in exact.items()})
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_all_of_the_budget_of_the_rows_aside_is_asked_for(
+    data: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[Any, ...]]()
+
+    def watched(*_: Any, budget: Fraction, unit: str, k: int, **__: Any) -> dict[str, float]:
+        asked.append((budget, unit, k))
+        return {}
+
+    monkeypatch.setattr(aside, "read", watched)
+    settings = WEIGHED.but(mechanism="laplace", epsilon=0.25, k=3).settings(data, 600)
+    private_shares(data.read(0, 220), data.schema, settings)
+    assert asked == [(Fraction(1, 4), "epsilon", 3)]
+
+
+def test_without_a_budget_nothing_is_shared(data: DataSet) -> None:
+    with pytest.raises(PrivacyError, match="there is none; set epsilon"):
+        private_shares([], data.schema, WEIGHED.but(epsilon=math.inf).settings(data, 600))
+
+
+def test_a_rule_is_told_to_the_store_only_where_weights_are_read(data: DataSet) -> None:
+    assert told(data, WEIGHED)["weights"] == "half"
+    assert told(data, WEIGHED.but(shares="equal"))["weights"] == "equal"
+    assert told(data, Setup(0.1))["weights"] == "equal"
+
+
+def test_rows_aside_are_told_where_there_are_some() -> None:
+    assert WEIGHED.told()["aside"] == 0.25
+    assert "aside" not in Setup(0.1).told()
 
 
 # --- pieces --------------------------------------------------------------------------------------

@@ -134,6 +134,26 @@ def test_the_draw_of_a_count_divides_by_two_k(monkeypatch: pytest.MonkeyPatch) -
     assert utilities == quantiles._count_utilities(np.array([1, 5, 9]), Fraction(1, 10))
 
 
+def test_the_base_of_a_count_is_public_and_one_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[int], dict[str, object]]] = []
+    monkeypatch.setattr(quantiles, "chosen", asked(calls))  # type: ignore[arg-type]
+    for counts in ([1, 5, 9], [7_000] * 30):
+        count_quantile(np.array(counts), p=0.1, epsilon=Fraction(1, 7), k=4)
+    bases = [told["base"] for _, told in calls]
+    assert bases[0] == bases[1] == [10_000 // count for count in quantiles._COUNTS]
+    assert min(quantiles._BASE) == 1
+
+
+def test_where_keys_say_nothing_a_small_count_is_likelier_than_a_large_one() -> None:
+    source = Randomness.insecure_from_seed(b"nothing to say")
+    found = [
+        count_quantile(np.array([5_000]), p=0.5, epsilon=Fraction(1, 1_000), k=1, randomness=source)
+        for _ in range(200)
+    ]
+    assert 2 <= np.median(found) <= 8
+    assert np.mean(np.array(found) > 100) < 0.1
+
+
 def test_cuts_are_one_draw_each_that_divides_by_two_k(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[list[int], dict[str, object]]] = []
     monkeypatch.setattr(quantiles, "chosen", asked(calls))  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_sketches_and_large_dense_tables_are_read_and_small_dense_ones_are_not()
 
 def test_which_tables_are_read_follows_from_public_facts() -> None:
     shapes = [TableShape(("a",), 999), TableShape(("b",), 1_000)]
-    assert tables_read(SETTINGS, shapes) == ("b",)
+    assert tables_read(replace(SETTINGS, weights_quantile=0.1), shapes) == ("b",)
     assert tables_read(replace(SETTINGS, weights_quantile=0.5), shapes) == ("a", "b")
 
 
@@ -85,7 +85,7 @@ def test_what_rows_and_codes_say_is_the_mean_within_the_bounds() -> None:
 def test_quantiles_are_found_where_budget_and_keys_are_many(method: Any) -> None:
     found = read(
         [observed(50_000), observed(50_000, seed=1)],
-        replace(SETTINGS, quantiles=method),
+        replace(SETTINGS, quantiles=method, weights_quantile=0.1),
         shapes=SHAPES,
         budget=Fraction(8),
         unit="epsilon",
@@ -301,6 +301,35 @@ def test_half_never_has_more_than_twice_the_noise_of_equal(found: list[float], n
     equal = scales_of(chosen("equal", noise, rows=5), found)
     most = 2 if noise == "laplace" else math.sqrt(2)
     assert all(a <= b * most * (1 + 1e-9) for a, b in zip(half, equal, strict=True))
+
+
+@given(st.lists(quantiles, min_size=1, max_size=12), st.sampled_from(sorted(NOISES)))
+def test_half_doubles_a_variance_at_most_unless_another_gains_as_much(
+    found: list[float], noise: str
+) -> None:
+    half = scales_of(chosen("half", noise, rows=5), found)
+    equal = scales_of(chosen("equal", noise, rows=5), found)
+    changed = [a / b for a, b in zip(half, equal, strict=True)]
+    assert max(changed) <= max(math.sqrt(2), 1 / min(changed)) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        ([2.0] * 26 + [2_000.0] * 13, 1 / math.sqrt(2)),  # many need what few could give
+        ([80.0, 8.0] + [10_000.0] * 18, 1 / 2),  # few need what many can give
+    ],
+)
+def test_under_laplace_noise_half_keeps_more_where_little_is_gained(
+    found: list[float], kept: float
+) -> None:
+    sizes: list[Size] = [(f"t{i}", "dense", 1, 1024) for i in range(len(found))]
+    settings, each = chosen("half", "laplace"), named(found)
+    half = weights_of(settings, sizes, each)
+    best = weights_of(replace(settings, weights="least-error"), sizes, each)
+    for name, share in half.items():
+        by_hand = kept / len(found) + (1 - kept) * float(best[name])
+        assert float(share) == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_half_is_half_equal_and_half_least_error() -> None:

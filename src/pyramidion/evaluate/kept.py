@@ -214,8 +214,11 @@ def _divide(rows: Mapping[str, list[dict[str, Any]]], asked: Iterable[str]) -> N
 
 
 def _plan(told: dict[str, Any]) -> Plan:
-    references = tuple(Reference(**reference) for reference in told["figure"].pop("references"))
-    return Plan(Figure(**told["figure"], references=references), told["jobs"], told["command"])
+    figure: dict[str, Any] = told["figure"]
+    references = tuple(Reference(**reference) for reference in figure.pop("references"))
+    drawn = tuple(figure.pop("drawn", ()))
+    found = Figure(**figure, references=references, drawn=drawn)
+    return Plan(found, told["jobs"], told["command"])
 
 
 def _row(point: Point) -> dict[str, Any]:

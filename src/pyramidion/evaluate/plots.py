@@ -47,7 +47,8 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
     return path
 
 
-def _drawn(figure: Figure, lines: Lines) -> Page:
+def _drawn(figure: Figure, found: Lines) -> Page:
+    lines = {series: line for series, line in found.items() if _is_shown(figure, series)}
     page, axes = _page(figure)
     across, upright = _scales(figure, lines)
     axes.set(xlim=across.limits, ylim=upright.limits)
@@ -76,6 +77,10 @@ def _scales(figure: Figure, lines: Lines) -> tuple[Across, Upright]:
     heights = [mean.mean for mean in found] + fixed
     across = Across([mean.x for mean in found], beside, log=figure.log_x)
     return across, Upright(heights, wanted, bands, wide=figure.shows == "value")
+
+
+def _is_shown(figure: Figure, series: str) -> bool:
+    return _is_grey(series) or all(word in series for word in figure.drawn)
 
 
 def _is_grey(series: str) -> bool:

@@ -84,6 +84,8 @@ class Figure:
     references: Sequence[Reference] = ()
     text: str = ""
     """A plain paragraph: what is shown."""
+    drawn: Sequence[str] = ()
+    """Words that the names of all drawn lines hold, where there are too many lines to draw."""
 
     @property
     def slug(self) -> str:

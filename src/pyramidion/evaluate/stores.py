@@ -5,6 +5,11 @@ of the past are observed in time's order by a clock that goes with them, windows
 numbers of rows, and the newest rows are hot. Models are trained on `Pyramid.training_set` and
 asked about future rows with `Pyramid.snapshot`.
 
+A store of many windows reads weights from one window and uses them from the next one on. Where
+the past is one window, there is none to read from. As in the paper, its oldest rows are then set
+*aside*: weights are read from them with all of their budget, they are not counted, and the rest
+is counted by these weights (`pyramidion.evaluate.aside`).
+
 The noise of a store cannot be repeated, on purpose. So a seed numbers repetitions here; it
 decides what an estimator draws and nothing else.
 """
@@ -27,6 +32,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
+from pyramidion.evaluate.aside import private_shares
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
@@ -60,7 +66,10 @@ class Setup:
     """None: the one that was chosen for the data set."""
     k: int = 1
     windows: int = 1
-    shares: Literal["equal", "by hand"] = "by hand"
+    shares: Literal["equal", "by hand", "proportional", "least-error", "half"] = "by hand"
+    """How tables share the budget; the last three by weights that are read from rows aside."""
+    aside: float = 0.0
+    """The share of the past, its oldest rows, that is not counted."""
     open: bool = False
     """Whether features of declared values are counted in sketches, too."""
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -85,15 +94,22 @@ class Setup:
             "max_rows_per_window": max(rows // self.windows, self.k),
             "columns": ("log-odds",),
             "shares": shares(data) if weighted else None,
+            "weights": self.shares if self.by_weights else "equal",
             "rows": 1 if self.epsilon < math.inf and (noise == "laplace" or many) else 5,
             "buckets": 1_048_576 if many else 65_536,
         }
         return Settings(**(told | self.knobs))
 
+    @property
+    def by_weights(self) -> bool:
+        """Whether the tables' shares are weights that are read from rows."""
+        return self.shares not in ("equal", "by hand")
+
     def told(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
-        plain = {f: getattr(self, f) for f in self.__dataclass_fields__}
-        return plain | {"epsilon": str(self.epsilon)}
+        """All of it as JSON has it; rows aside where there are some."""
+        plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f != "aside"}
+        aside = {"aside": self.aside} if self.aside else {}
+        return plain | {"epsilon": str(self.epsilon)} | aside
 
     def but(self, **changed: Any) -> Setup:
         """The same with some things changed."""
@@ -131,10 +147,14 @@ def opened(schema: Schema) -> Schema:
 @contextmanager
 def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
     """A store that has seen the past, in a directory that is gone afterwards."""
-    rows = data.past - data.past % setup.windows
+    rows = data.past - round(setup.aside * data.past)
+    rows -= rows % setup.windows
     first = data.past - rows
     settings = setup.settings(data, rows)
     schema = opened(data.schema) if setup.open else data.schema
+    if setup.by_weights:
+        found = private_shares(data.read(0, first), schema, settings)
+        settings = replace(settings, shares=found)
     with tempfile.TemporaryDirectory(prefix="pyramidion-evaluate-") as place:
         clock = Clock(_time(next(data.read(first, first + 1)), 0))
         keys = f"file:{place}/key"

@@ -11,6 +11,13 @@ if the quantile is in its cell, from c up to c'. (With the first utility for cou
 the least count would be equally good: where half of the keys have 6 rows and none has fewer, 1
 would be as likely as 6.)
 
+Of counts the mechanism's base is ∝ 1/c: where rows say little, few rows per key are likelier
+than many. A table that is taken for a large one by mistake is starved; one that is taken for a
+small one gets what other small ones get. Were all c alike, tables with few keys would get
+anything from 1 to 10,000, and their shares would be worse than equal ones (measured, see
+docs/evaluation.md). The base is public, so it costs nothing: a count of c needs 2k ln(c) / ε keys
+more on its side than a count of 1 does.
+
 **Sensitivity 1**, for one blanked observation: each #{x < c} - r n changes by at most 1, and
 neither absolute values nor maxima make that more. Values: its x is gone, so n falls by one
 and #{x < c} by one or not at all, the difference changes by r or 1 - r. Counts: the count of
@@ -42,6 +49,7 @@ FEWEST_ROWS = 1_000
 """Of fewer rows nothing is worth reading: the answer would be the noise."""
 
 _COUNTS = sorted({*(round(2 ** (i / 4)) for i in range(54) if 2 ** (i / 4) < MOST), MOST})
+_BASE = [MOST // count for count in _COUNTS]  # ∝ 1 / c, in whole numbers
 _EVEN = 512  # candidate cuts at equal distances
 _OCTAVES, _PER_OCTAVE = 40, 8  # and next to the bounds and to 0, each 9 % further than the last
 
@@ -79,7 +87,8 @@ def count_quantile(
         )
     utilities = _count_utilities(counts, rank)
     scale = k * rank.denominator
-    return float(_COUNTS[chosen(utilities, epsilon=epsilon, sensitivity=scale, randomness=source)])
+    place = chosen(utilities, epsilon=epsilon, sensitivity=scale, randomness=source, base=_BASE)
+    return float(_COUNTS[place])
 
 
 def _count_utilities(counts: NDArray[np.int64], rank: Fraction) -> list[int]:

@@ -1,0 +1,38 @@
+"""Weights from rows that are set aside for them: one window does what a store does over many.
+
+A store reads weights from one window of twelve, which pays for it from its own budget, and
+shares the budget of later windows by them. To show that with a past of one window, its oldest
+rows are a window of their own: they pay all of their budget for the weights and are not
+counted. The rest pays for its counts alone. No row is in both, so every row has the whole
+promise, as in the paper (appendix, "Private Weighted Noise Infusion").
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from pyramidion.errors import PrivacyError
+from pyramidion.observations import Door
+from pyramidion.privacy.birth import sizes_of
+from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.weights import read, weights_of
+from pyramidion.schema import Schema
+from pyramidion.settings import Settings
+
+
+def private_shares(
+    batches: Iterable[pa.RecordBatch], schema: Schema, settings: Settings
+) -> dict[str, float]:
+    """Each table's share by the rule `Settings.weights`, read with all of these rows' budget."""
+    unit, budget = budget_of(settings)
+    if unit == "none":
+        raise PrivacyError("weights are shares of a budget and there is none; set epsilon")
+    door = Door(schema, settings, secrets.token_bytes(32))
+    shapes = door.encoder.shapes
+    rows = map(door.observations, batches)
+    quantiles = read(rows, settings, shapes=shapes, budget=budget, unit=unit, k=settings.k)
+    weights = weights_of(settings, sizes_of(settings, shapes), quantiles)
+    return {table: float(weight) for table, weight in weights.items()}

@@ -1,0 +1,109 @@
+"""Shares: where the noise goes. Loss against ε by how the tables share the budget.
+
+Equal shares, or shares by weights that are read privately (the paper's ``proportional``,
+``least-error``, and ``half`` of that and half of the equal shares), under Laplace and Gaussian
+noise, with the paper's ratio and with estimates that know the noise.
+
+The past is one window, so weights come from its oldest rows, which are set aside for them with
+all of their budget and not counted, as in the paper: see `pyramidion.evaluate.aside`. (A store
+of many windows does the same by itself: a window in so many pays for the weights of later ones.)
+All lines, those of equal shares too, count the same rest of the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Literal
+
+from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
+from pyramidion.evaluate.datasets import DataSet, kind
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
+from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.paper import references
+from pyramidion.evaluate.points import Figure, Job
+from pyramidion.evaluate.stores import Setup
+
+Shares = Literal["equal", "proportional", "least-error", "half"]
+Mechanism = Literal["laplace", "gaussian"]
+
+SHARES: tuple[Shares, ...] = ("equal", "proportional", "least-error", "half")
+MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
+ESTIMATES = {"ratio": "ratio", "shrinkage": "noise-aware"}
+EPSILONS = (0.1, 0.33, 1.0)
+
+QUICK_SHARES: tuple[Shares, ...] = ("equal", "half")
+QUICK_EPSILON = 1.0
+NOT_QUICK = ("criteo", "clicks")
+"""Data sets of so many sketches that a quick run leaves them out."""
+
+ASIDE = {"movielens": 0.05}
+"""The share of the past that weights are read from; of few rows more is needed."""
+
+ASIDE_OTHERWISE = 0.1
+
+Choice = tuple[float, Shares, str, Mechanism]
+
+
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """Two models against ε, a line for every way to put the noise."""
+    if data.rows >= LARGE or (quick and kind(data.name) in NOT_QUICK):
+        return None
+    named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
+    chosen = [model for model in models(data) if model.name in named]
+    figure = Figure(
+        name="shares",
+        data=data.name,
+        title=f"Where the noise goes: shares of the budget, {data.title}",
+        x_label="ε",
+        references=references("shares", data.name),
+        text=f"As in q2. Weights are read privately from the oldest {100 * aside(data):g} % of the "
+        f"past, with all of these rows' budget; the rest is counted, in every line.",
+        drawn=() if quick else (TREES, ESTIMATES["shrinkage"]),
+    )
+    jobs = [
+        store("shares", data, setup, chosen, choice[0], seed=seed, variant=told(choice))
+        for choice in choices(quick)
+        for setup in [_setup(data, choice, quick)]
+        for seed in range(seeds)
+    ]
+    return figure, [baseline(data), *jobs]
+
+
+def aside(data: DataSet) -> float:
+    """The share of the past that is set aside for weights."""
+    return ASIDE.get(data.name, ASIDE_OTHERWISE)
+
+
+def choices(quick: bool) -> Iterator[Choice]:
+    """All ways to put the noise; in a quick run two of them."""
+    if quick:
+        yield from product([QUICK_EPSILON], QUICK_SHARES, ["shrinkage"], MECHANISMS[-1:])
+    else:
+        yield from product(EPSILONS[::-1], SHARES, ESTIMATES, MECHANISMS)
+
+
+def told(choice: Choice) -> str:
+    """A choice but for its ε.
+
+    >>> told((1.0, "half", "shrinkage", "gaussian"))
+    'Gaussian, half, noise-aware'
+    """
+    _, shares, estimate, mechanism = choice
+    return f"{mechanism.capitalize()}, {shares}, {ESTIMATES[estimate]}"
+
+
+def _setup(data: DataSet, choice: Choice, quick: bool) -> Setup:
+    epsilon, shares, estimate, mechanism = choice
+    knobs: dict[str, Any] = {"estimate": estimate, **(QUICK if quick else {})}
+    return Setup(
+        hot(data),
+        epsilon=epsilon,
+        mechanism=mechanism,
+        shares=shares,
+        aside=aside(data),
+        knobs=knobs,
+    )
+
+
+SHARING = Experiment("shares", "loss against ε by how tables share the budget", plan)
