@@ -309,7 +309,7 @@ def test_new_rows_may_come_by_standard_input(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Stdin(as_bytes(NEW, kind)))
     told = made("observe", "-", "--format", kind, "--json").told
-    assert told == {"accepted": 50, "refused": 0, "late": 0}
+    assert told == {"accepted": 50, "refused": 0, "late": 0, "blanked": 0}
 
 
 def test_standard_input_must_say_its_format(made: Shell) -> None:

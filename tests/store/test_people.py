@@ -275,6 +275,18 @@ def test_who_asked_for_the_time_in_a_block_that_is_over_counts_in_the_running_on
     assert store._arrivals.take(of(["a", "a"], START), early).blanked == 1
 
 
+def test_who_asked_for_the_time_in_a_window_that_is_sealed_counts_in_the_next_one(
+    stand: Stand,
+) -> None:
+    store = stand.create(PEOPLE, **EXACT)
+    observed(store, of(["a"]))
+    early = store._now()
+    stand.clock.pass_(10.5 * DAY)
+    store.advance()
+    assert store._arrivals.take(of(["a"], START), early) == Receipt(1, 0, 1, 0)
+    assert len(arenas(store)) == 2
+
+
 def test_a_window_that_is_over_takes_no_more_rows_of_people(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"]))
