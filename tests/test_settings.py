@@ -171,7 +171,8 @@ def test_the_store_s_defaults_in_microseconds():
     assert settings.step_rows is None
     assert settings.max_skew_us == 3_600_000_000
     assert settings.origin_us == 0
-    assert settings.reserves == {"weights": 0, "bins": 0, "selection": 0, "rebuild": 0}
+    kept = {"weights": 0, "bins": Fraction(1, 50), "selection": 0, "rebuild": 0}
+    assert settings.reserves == kept
 
 
 def test_equal_durations_make_equal_settings():

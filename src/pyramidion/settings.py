@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from pyramidion import knobs, toml
 from pyramidion.checks import checked_keys, fill
-from pyramidion.durations import microseconds, since_epoch
 from pyramidion.errors import SchemaError
 from pyramidion.knobs import Knob
+from pyramidion.spans import Spans
 
 __all__ = ["Column", "Knob", "Settings"]
 
@@ -27,7 +27,7 @@ Column = Literal["probability", "log-odds", "count", "back-off"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Spans):
     """How much privacy, how large the tables, how counts become features, what a store keeps.
 
     ``epsilon`` has no default: nobody can choose it for you. ``math.inf`` says
@@ -290,7 +290,7 @@ class Settings:
         ),
     )
     bins_share: float = field(
-        default=0.0,
+        default=0.02,
         metadata=knobs.of_store(
             "share of the budget",
             knobs.reserve,
@@ -424,82 +424,6 @@ class Settings:
     def weighted(self) -> bool:
         """Whether tables share the budget by weights that are read from rows."""
         return self.private and self.weights != "equal" and self.shares is None
-
-    @property
-    def bins_period(self) -> int:
-        """Windows between two readings of bin edges: as set, and at most half of those kept.
-
-        So edges are replaced before the window that they were read from is forgotten.
-        """
-        kept = self.retention_us // self.window_us if self.window_us is not None else 2**40
-        return max(1, min(self.bins_every, kept // 2))
-
-    @property
-    def window_us(self) -> int | None:
-        """Length of a count window in microseconds; None if it is counted in rows.
-
-        >>> Settings(epsilon=1, count_window="12h").window_us
-        43200000000
-        """
-        rows = self.window_rows
-        return microseconds(self.count_window) if rows is None else None
-
-    @property
-    def window_rows(self) -> int | None:
-        """Length of a count window in accepted rows; None if it is a length of time."""
-        return self.count_window if isinstance(self.count_window, int) else None
-
-    @property
-    def retention_us(self) -> int:
-        """How long a window is kept, in microseconds."""
-        return microseconds(self.retention)
-
-    @property
-    def hot_window_us(self) -> int | None:
-        """How long a raw row is kept at most, in microseconds; None if rows alone bound it."""
-        return None if self.hot_window is None else microseconds(self.hot_window)
-
-    @property
-    def hot_step_us(self) -> int:
-        """Length of a step of the hot window, in microseconds."""
-        return microseconds(self.hot_step)
-
-    @property
-    def step_rows(self) -> int | None:
-        """The most rows of a step: as set, else a tenth of ``hot_rows``, else None.
-
-        >>> Settings(epsilon=1, hot_rows=1000).step_rows
-        100
-        """
-        if self.hot_step_rows is None and self.hot_rows is not None:
-            return max(1, self.hot_rows // 10)
-        return self.hot_step_rows
-
-    @property
-    def max_skew_us(self) -> int:
-        """How far in the future an event time may lie, in microseconds."""
-        return microseconds(self.max_skew)
-
-    @property
-    def unit_block_us(self) -> int | None:
-        """Length of a block of people's rows in microseconds; None if rows bound the hot window.
-
-        >>> Settings(epsilon=1, hot_window="36h", hot_step="5h").unit_block_us == 35 * 3600 * 10**6
-        True
-        """
-        if self.unit_block is not None or self.hot_window_us is None:
-            return None if self.unit_block is None else microseconds(self.unit_block)
-        return self.hot_window_us // self.hot_step_us * self.hot_step_us
-
-    @property
-    def train_within_us(self) -> int:
-        """How long all models together may take to be trained, in microseconds."""
-        return microseconds(self.train_within)
-
-    @property
-    def origin_us(self) -> int:
-        """Where windows and steps begin to be counted, in microseconds since 1970."""
-        return since_epoch(self.origin)
 
     @classmethod
     def knobs(cls) -> tuple[Knob, ...]:
