@@ -33,12 +33,15 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         schema, feature = store.schema.less(name), name in store.schema.feature_names
         kept = {PRIOR, *schema.table_names}
         rows = store.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
+        read = store.readings.without(lambda of: of not in (*kept, *schema.binned))
 
         def before() -> None:
             store.catalogue.note(schema=schema.to_toml())
             store.hot.replace(rows)
+            store.readings.replace(read)
 
         def after() -> None:
+            store.readings.replaced(read)
             store.learn(schema)
             if feature:
                 store.hot.replaced(rows)
@@ -50,7 +53,7 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
             why,
             now,
             told=f"{name!r} was withdrawn",
-            keys=[step.key.id for step, _ in rows],
+            keys=[step.key.id for step, _ in rows] + [old.key.id for old, _ in read],
             before=before,
             after=after,
         )

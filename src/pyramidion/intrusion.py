@@ -58,8 +58,7 @@ def _closed(store: Lifecycle, now: int) -> tuple[list[Window], list[Step]]:
             window.closed = True
             if window.arena.rows:
                 window.arena.seal()
-            if window.stop is not None and window.stop <= now:
-                store.windows.passed = max(store.windows.passed, window.slot)
+            store.passed(window, now)
         for step in steps:
             step.closed = True
     return windows, steps

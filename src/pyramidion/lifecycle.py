@@ -35,6 +35,7 @@ from pyramidion.encoding import Encoder
 from pyramidion.errors import (
     FormatError,
     KeyHolderError,
+    PrivacyError,
     StateError,
     StorageError,
 )
@@ -212,7 +213,13 @@ class Lifecycle:
 
     def recounted(self, number: int, batch: Batch) -> Observations:
         """Hot rows as they were counted: a blanked one weighs nothing."""
-        return self.door.observations(batch).counting(self.hot.counted(number))
+        counted = self.hot.counted(number)
+        if counted is None and self.people.unit is not None:
+            raise PrivacyError(
+                f"which rows of batch {number} count is not known, so a person could have more "
+                f"than the noise hides; this is a bug"
+            )
+        return self.door.observations(batch).counting(counted)
 
     def _recall(self) -> None:
         """Count the people of the running block again: all their rows are hot, or it is over."""
@@ -373,6 +380,12 @@ class Lifecycle:
             for call in self.changed:
                 call("")
 
+    def passed(self, window: Window, now: int) -> None:
+        """Note that the time of a window is over, if it is; by who holds the lock of arrivals."""
+        if window.stop is not None and window.stop <= now:
+            self.windows.passed = max(self.windows.passed, window.slot)
+            self.people.seen(window.stop)
+
     def close_window(self, window: Window, now: int) -> None:
         """Seal a window, or drop it where nobody came to it."""
         if window.arena.rows:
@@ -486,6 +499,10 @@ class Lifecycle:
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
+                if (
+                    self.settings.weights_share
+                ):  # how they shared tells of the window it was read from
+                    self.catalogue.sum_tables(windows)
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
                 return [*held, *keys, *(row["key"] for row in gone)]

@@ -47,10 +47,15 @@ class Reading:
     def _source(self, purpose: Purpose) -> int | None:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
         hot = self._hot_rows()
-        for window in sorted(hot, reverse=True):
+        for window in sorted(hot.keys() & self._kept(), reverse=True):
             if hot[window] >= FEWEST_ROWS and self._pays(window, purpose):
                 return window
         return None
+
+    def _kept(self) -> set[int]:
+        """Windows that are not forgotten yet: rows may be hot longer than their window is kept."""
+        kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
+        return {row["number"] for row in self._store.catalogue.all(kept)}
 
     def _hot_rows(self) -> dict[int, int]:
         """Hot rows by window."""

@@ -59,11 +59,8 @@ class Schedule:
         with store.moves:
             store.settle(now)
             for window in store.windows.over(now):
-                if window.stop is not None and window.stop <= now:
-                    store.windows.passed = max(store.windows.passed, window.slot)
-                    with store.arrivals:
-                        store.people.seen(window.stop)
                 with store.arrivals:
+                    store.passed(window, now)
                     window.closed = True  # or rows could come while an empty one is dropped
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)

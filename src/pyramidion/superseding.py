@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import read_from
+from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import Schema, bare
@@ -113,11 +114,10 @@ def drop(
     """
     with store.moves, store.arrivals:
         settle(store, now)
-        windows = store.tables.windows()
-        sealed = {row["window"]: _less(store.tables.of(row), stays) for row in windows}
+        sealed = _sealed(store, stays)
         populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
         gone = [n for n, arena in (sealed | populating).items() if arena is None]
-        complete = _complete(store, sealed, stays)
+        complete, lacking = _complete(store, sealed, stays)
         written, last = _files(store, complete, sealed, populating), store.last_batch()
         reach("drop.written")
 
@@ -139,6 +139,7 @@ def drop(
                     window = store.populating[number]
                     window.arena, window.encoder = arena, store.encoder_of(arena)
                     window.after, window.fresh = last, 0
+            store.lacking = lacking
             store.change(complete, told)
 
         store.erase(what, why, now, keys=keys, before=changed, after=dropped)
@@ -169,13 +170,33 @@ def _less(arena: Arena, stays: Callable[[str], bool]) -> Arena | None:
     return arena.only(names) if names else None
 
 
+def _sealed(store: Lifecycle, stays: Callable[[str], bool]) -> dict[int, Arena | None]:
+    """What is left of the windows that have tables to be erased.
+
+    Of one that cannot be read nothing is: its tables are erased all the same.
+    """
+    left: dict[int, Arena | None] = {}
+    for row in store.tables.windows():
+        if not all(map(stays, store.tables.names(row))):
+            try:
+                left[row["window"]] = _less(store.tables.of(row), stays)
+            except KeyHolderError:
+                raise
+            except (FormatError, StorageError):
+                left[row["window"]] = None
+    return left
+
+
 def _complete(
     store: Lifecycle, sealed: Mapping[int, Arena | None], stays: Callable[[str], bool]
-) -> Arena | None:
-    left = [arena for arena in sealed.values() if arena is not None]
-    if store.complete is None or not left:
-        return None
-    return Arena.total(left) if len(left) < len(sealed) else _less(store.complete, stays)
+) -> tuple[Arena | None, frozenset[int]]:
+    """The complete tables without those that are erased, and the windows that they lack."""
+    if store.complete is None or None not in sealed.values():
+        complete = None if store.complete is None else _less(store.complete, stays)
+        return complete, store.lacking
+    others, lacking = store.tables.total(but=sealed)
+    held = [arena for arena in (others, *sealed.values()) if arena is not None]
+    return Arena.total(held) if held else None, lacking
 
 
 def _files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -187,3 +188,9 @@ def test_draws_without_a_budget_are_refused() -> None:
     for amount, draws in ((Fraction(0), 1), (Fraction(1), 0), (Fraction(-1), 3)):
         with pytest.raises(PrivacyError):
             epsilon_per_draw(amount, unit="rho", draws=draws)
+
+
+def test_nothing_of_exact_utilities_is_kept_after_a_draw() -> None:
+    chosen([0, -137, -411], epsilon=Fraction(2), sensitivity=1)
+    found = vars(sys.modules[chosen.__module__]).values()
+    assert not any(hasattr(each, "cache_info") for each in found)

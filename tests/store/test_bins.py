@@ -284,3 +284,38 @@ def test_noise_of_a_window_in_read_bins_is_as_that_of_any_window(stand: Stand) -
     counts = exact(store, arena, [batch(400, 11.0, 1)])
     assert counts["x@1"].sum() == 400
     assert store._lifecycle.birth(2).layout.tables[2].variance > 0
+
+
+def test_what_was_read_of_a_feature_is_withdrawn_with_it(stand: Stand) -> None:
+    store = read_once(stand, weights_share=0.1)
+    readings = store._lifecycle.readings
+    keys = {reading.key.id for reading in readings._kept.values()}
+    assert readings.of("bins")[1].keys() == {"x"}
+    assert readings.of("weights")[1].keys() == {"a", "x", "a,x"}
+    store.withdraw("x", why="a test")
+    for each in (store, None):
+        each = each or stand.reopen()
+        readings = each._lifecycle.readings
+        assert readings.of("bins") == {}
+        assert readings.of("weights")[1].keys() == {"a"}
+        left = {row["id"] for row in each._lifecycle.catalogue.all("SELECT id FROM keys")}
+        assert not keys & left
+    assert set(cells(populating(each, 2))) == {"", "a"}
+
+
+def test_a_damaged_window_does_not_keep_bins_beyond_their_time(stand: Stand) -> None:
+    store = stand.create(SCHEMA, **MUCH)
+    for number in range(3):
+        day = 10.0 * number + 8
+        fed(stand, store, day, batch(1200, day, number))
+        at(stand, store, day + 1.5)
+    at(stand, store, 31.0)
+    third = store._lifecycle.tables.windows()[-1]
+    assert third["window"] == 3
+    file = stand.path / "tables" / third["file"]
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    at(stand, store, 51.0)
+    assert 1 not in store._lifecycle.readings.of("bins")
+    states = {w.number: w.state for w in store.status().windows}
+    assert states.get(1, "erased") == "erased"
+    assert not any(read_from(name) == 1 for name in tables(store))

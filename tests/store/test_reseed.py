@@ -358,3 +358,12 @@ def test_a_hot_step_that_is_closed_stays_so(stand: Stand) -> None:
     assert [step.rows for step in store._lifecycle.hot.steps] == [20, 5]
     stand.clock.pass_(3 * DAY)
     assert store.advance().rows_erased == 25
+
+
+def test_a_step_that_was_closed_stays_closed_when_a_feature_is_withdrawn(stand: Stand) -> None:
+    store = stand.create()
+    observed(store, rows(5, stand.clock.now))
+    store.reseed(why="a test")
+    store.withdraw("b", why="a test")
+    observed(store, rows(5, stand.clock.now, seed=1))
+    assert len(store._lifecycle.hot.steps) == 2

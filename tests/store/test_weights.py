@@ -142,3 +142,27 @@ def test_a_group_that_is_new_has_a_usual_share(stand: Stand) -> None:
     fed(stand, store, 1, first=1)
     third = shares(store, 3)
     assert third["rare"] > third["rare,common"] > third["common"]
+
+
+def test_a_window_that_was_forgotten_is_not_read_though_its_rows_are_hot(stand: Stand) -> None:
+    given = {"count_window": "10_000 rows", "retention": "10d", "hot_window": "7d"}
+    store = stand.create(SCHEMA, **MUCH | given)
+    for day in (0.0, 5.0, 9.5):
+        at(stand, store, day)
+        observed(store, batch(day, size=1500))
+    at(stand, store, 10.5)
+    assert [w.state for w in store.status().windows] == ["erased"]
+    assert store.status().hot_rows == 3000
+    observed(store, batch(10.5, size=1500))
+    assert store._lifecycle.readings.of("weights") == {}
+    assert store.ledger.report().windows[0].used("weights") == 0
+
+
+def test_how_a_forgotten_window_shared_its_budget_is_forgotten_with_it(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 2)
+    before = {w.number: w.spent for w in store.ledger.report().windows}
+    assert shares(store, 2).keys() == {"", "rare", "common"}
+    at(stand, store, 61.0)
+    second = next(w for w in store.ledger.report().windows if w.number == 2)
+    assert second.spent == before[2]
+    assert [line.purpose for line in second.lines if line.kind == "table"] == ["all tables"]

@@ -50,7 +50,8 @@ Cells = list[NDArray[np.int64]]
 def for_trial(settings: Settings, schema: Schema, *, rows: int, buckets: int) -> Settings:
     """The same privacy on the clock of an audit, with room for its rows.
 
-    No noise depends on lengths of time or on the width of a sketch. Shares of tables that
+    Without a unit, which no audit has, no noise depends on lengths of time; none does on the
+    width of a sketch. Shares of tables that
     the audit's schema does not have are left out.
     """
     most = max(settings.max_rows_per_window, rows)
@@ -121,9 +122,10 @@ class Trial:
         return next((found for found in report.windows if found.number == window), None)
 
     def spent(self, window: int) -> Fraction:
-        """What the ledger says that a window has spent."""
+        """What the ledger says that the tables of a window cost; readings are not audited."""
         found = self.charged(window)
-        return Fraction(0) if found is None else found.spent
+        lines = () if found is None else found.lines
+        return sum((line.amount for line in lines if line.kind == "table"), Fraction(0))
 
 
 def cells_of(arena: Arena) -> Cells:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal
 
 from pyramidion.errors import PrivacyError
@@ -107,14 +106,9 @@ def _layer(words: Words, floors: list[int], masses: list[int]) -> int:
 
 
 def _intervals(floors: list[int], masses: list[int], bits: int) -> tuple[list[int], list[int]]:
-    ends = [_power(floor, bits) for floor in floors]
+    ends = [exp_interval(Fraction(floor), bits) for floor in floors]  # kept by nobody: exact
     lows = [mass * low for mass, (low, _) in zip(masses, ends, strict=True)]
     return lows, [mass * high for mass, (_, high) in zip(masses, ends, strict=True)]
-
-
-@lru_cache(maxsize=4096)
-def _power(floor: int, bits: int) -> tuple[int, int]:
-    return exp_interval(Fraction(floor), bits)
 
 
 def _member(words: Words, layer: list[int], bases: list[int]) -> int:

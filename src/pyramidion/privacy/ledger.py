@@ -63,7 +63,11 @@ class Book(Protocol):
         """Return the lines of a window, or all, in the order written."""
 
     def write(self, lines: Sequence[Line]) -> None:
-        """Add lines, all or none, durable on return; none is ever changed or dropped."""
+        """Add lines, all or none, durable on return.
+
+        None is ever changed or dropped; but of a window that is forgotten, the lines of its
+        tables may be summed: how they shared can follow from rows that are forgotten, too.
+        """
 
 
 class MemoryBook:

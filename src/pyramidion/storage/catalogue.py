@@ -23,8 +23,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
 FORMAT = 3
+FORGOTTEN = "all tables"
+"""The purpose of what the tables of a forgotten window cost."""
+
 BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
 
 MODELS = "CREATE TABLE models (name TEXT PRIMARY KEY, recipe TEXT NOT NULL) STRICT;"
@@ -242,6 +246,15 @@ class Catalogue:
                     line.at,
                     line.why,
                 )
+
+    def sum_tables(self, windows: Collection[int]) -> None:
+        """Leave of the tables of forgotten windows what they cost in all; in a transaction."""
+        for window in windows:
+            tables = [line for line in self.lines(window) if line.kind == "table"]
+            if len(tables) > 1:
+                self.run("DELETE FROM ledger WHERE window = ? AND kind = 'table'", window)
+                total = sum((line.amount for line in tables), Fraction(0))
+                self.write([replace(tables[0], purpose=FORGOTTEN, amount=total)])
 
     # --- files -----------------------------------------------------------------------
 

@@ -223,9 +223,9 @@ class HotWindow:
         """After the transaction: from here on the batch is hot."""
         step = appended.step
         step.rows += stored.receipt.accepted
-        step.batches.append(stored)
-        if stored.counted:
+        if stored.counted:  # first: who finds the batch finds which of its rows count
             self._blanked[stored.number] = stored
+        step.batches.append(stored)
         if not step.known:
             step.known = True
             self.steps.append(step)
@@ -302,6 +302,7 @@ class HotWindow:
         """
         for step in steps:
             self._catalogue.run("UPDATE steps SET slot = ? WHERE number = ?", CLOSED, step.number)
+            step.closed = True
 
     def damaged(self) -> Iterator[tuple[int, PyramidionError]]:
         """The numbers of batches that cannot be read, and why."""
@@ -321,6 +322,7 @@ class HotWindow:
     def _rewritten(self, old: Step, change: Callable[[pa.Table], pa.Table]) -> Step:
         key = DataKey.new(STEP)
         new = Step(old.number, old.slot, old.start, _file(key), key, old.once, old.rows)
+        new.closed = old.closed
         for batch in old.batches:
             make = partial(records.to_bytes, change(self._read(old, batch)))
             start, context = new.length, f"batch {batch.number}"

@@ -7,8 +7,8 @@ the catalogue sealed under a key of its own, which dies with that window.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyramidion.bins import Cuts
@@ -39,6 +39,11 @@ class Reading:
         data += b" " * (-len(data) % GRAIN)
         return b"".join(sealed(self.key.key, [data], _context(self.window, self.purpose)))
 
+    def less(self, gone: Callable[[str], bool]) -> Reading | None:
+        """The same without some columns or tables, under a new key; None: nothing is left."""
+        left = {name: values for name, values in self.values.items() if not gone(name)}
+        return replace(self, key=DataKey.new("reading"), values=left) if left else None
+
 
 class Readings:
     """All that is kept, by window and purpose."""
@@ -67,15 +72,18 @@ class Readings:
     def add(self, window: int, purpose: Purpose, values: Values) -> Reading:
         """Keep what was read; within a transaction, and `learned` after it."""
         reading = Reading(window, purpose, DataKey.new("reading"), values)
+        self._insert(reading)
+        return reading
+
+    def _insert(self, reading: Reading) -> None:
         self._keys.add(reading.key)
         self._catalogue.run(
             "INSERT INTO readings (window, purpose, key, sealed) VALUES (?, ?, ?, ?)",
-            window,
-            purpose,
+            reading.window,
+            reading.purpose,
             reading.key.id,
             reading.sealed(),
         )
-        return reading
 
     def learned(self, reading: Reading) -> None:
         """Know a reading that is durable."""
@@ -93,6 +101,25 @@ class Readings:
                 self._catalogue.run(
                     "DELETE FROM readings WHERE window = ? AND purpose = ?", window, purpose
                 )
+
+    def without(self, gone: Callable[[str], bool]) -> list[tuple[Reading, Reading | None]]:
+        """Each reading that has values of such columns or tables, and what is left of it."""
+        changed = [kept for kept in self._kept.values() if any(map(gone, kept.values))]
+        return [(kept, kept.less(gone)) for kept in changed]
+
+    def replace(self, made: Sequence[tuple[Reading, Reading | None]]) -> None:
+        """Keep what is left in place of readings; within an erasure's transaction."""
+        for old, new in made:
+            self.forget([old.window], old.purpose)
+            if new is not None:
+                self._insert(new)
+
+    def replaced(self, made: Sequence[tuple[Reading, Reading | None]]) -> None:
+        """After the transaction."""
+        for old, new in made:
+            self.forgotten([old.window], old.purpose)
+            if new is not None:
+                self.learned(new)
 
     def forgotten(self, windows: Collection[int], *purposes: Purpose) -> None:
         """After the transaction."""
