@@ -110,7 +110,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         shares: Mapping[str, float] | None = None,
         weights: Literal["equal", "proportional", "least-error", "half"] = "half",
         quantiles: Literal["exponential", "smooth"] = "exponential",
-        weights_quantile: float = 0.1,
+        weights_quantile: float = 0.5,
         weights_share: float = 0.0,
         p_min: float | None = None,
         weight_unit: int = 1,
