@@ -76,10 +76,30 @@ def test_the_window_that_was_read_pays_in_full(stand: Stand) -> None:
     assert {line.kind for line in second.lines} == {"budget", "table"}
 
 
-def test_half_gives_no_table_less_than_half_of_an_equal_share(stand: Stand) -> None:
+def test_half_gives_a_rare_table_more_and_no_table_less_than_half_of_an_equal_share(
+    stand: Stand,
+) -> None:
+    more = [Categorical(f"common{i}") for i in range(3)]
+    wider = Schema(time="t", label=SCHEMA.label, features=[*SCHEMA.features, *more])
+    store = stand.create(wider, **MUCH | {"weights": "half"})
+    at(stand, store, 8)
+    rows = batch(8)
+    for feature in more:
+        rows = rows.append_column(feature.name, rows["common"])
+    observed(store, rows)
+    at(stand, store, 9.5)
+    second = shares(store, 2)
+    equal = (1 - second[""]) / 5
+    assert second["rare"] > 2 * equal
+    assert all(equal / 2 <= second[name] < equal for name in ("common", "common0"))
+
+
+def test_half_of_two_tables_moves_nothing_as_one_cannot_gain_what_the_other_loses(
+    stand: Stand,
+) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights": "half"}), 1)
     second = shares(store, 2)
-    assert second["rare"] > second["common"] >= (1 - second[""]) / 4
+    assert second["rare"] == second["common"]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ would be as likely as 6.)
 Of counts the mechanism's base is ∝ 1/c: where rows say little, few rows per key are likelier
 than many. A table that is taken for a large one by mistake is starved; one that is taken for a
 small one gets what other small ones get. Were all c alike, tables with few keys would get
-anything from 1 to 10,000, and their shares would be worse than equal ones (measured, see
-docs/evaluation.md). The base is public, so it costs nothing: a count of c needs 2k ln(c) / ε keys
-more on its side than a count of 1 does.
+anything from 1 to 10,000, and shares would be worse than equal ones by what `least-error`
+minimises (so it was on Criteo at small budgets). The base is public, so it costs nothing: a
+count of c needs 2k ln(c) / ε keys more on its side than a count of 1 does.
 
 **Sensitivity 1**, for one blanked observation: each #{x < c} - r n changes by at most 1, and
 neither absolute values nor maxima make that more. Values: its x is gone, so n falls by one

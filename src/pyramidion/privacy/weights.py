@@ -10,13 +10,14 @@ is a low quantile of the rows per key, from 1 to 10,000; its noise may grow with
   (Gaussian), h hash rows, e the `efficiency`. Minimising Σ e h²/(ε_j q)² over shares that
   sum to one gives ε_j ∝ (e h²/q²)^⅓, so b ∝ (h q²/e)^⅓; minimising Σ e h/(ρ_j q²) gives
   ρ_j ∝ √(e h)/q, so σ² ∝ q√(h/e).
-- ``half``: each table keeps a part κ of its equal share, the rest goes by ``least-error``: that
-  rule does not know that a count far below the noise is lost anyway, and takes from tables
-  that are of use what no longer helps the others. κ is ½ where Var ∝ 1/ρ_j (Gaussian), so no
-  variance is more than twice that of ``equal``. Where Var ∝ 1/ε_j² (Laplace) the same needs κ =
-  1/√2. It is less, down to ½, where the table that gains most gains as much as any loses: with
-  m times its equal share by ``least-error``, its noise falls by κ + (1 - κ)m, that of others
-  grows by up to 1/κ, and the first is no less than the second from κ = 1/(m - 1) on.
+- ``half``: each table keeps a part κ of its equal share, the rest goes by ``least-error``. That
+  rule alone does not know that a count far below the noise is lost anyway, and takes from
+  tables that are of use what no longer helps the others. Tables that lose all but κ have
+  1/κ times the variance (Gaussian) or deviation (Laplace) of ``equal``. The table that gains most,
+  m times its equal share by ``least-error``, has it divided by κ + (1 - κ)m. The gain is no
+  less than the loss from κ = 1/(m - 1) on. That is κ, but ½ at least, and 1 where m ≤ 2: where few
+  tables need what many can give, half of the budget moves; where many need what few
+  have, little does.
 
 The quantiles are private: read by `pyramidion.privacy.quantiles`, one draw per table. Of a
 dense table with few codes the public numbers of rows and codes say enough, and a private answer
@@ -50,8 +51,8 @@ from pyramidion.settings import Settings
 FEWEST_KEYS = 100
 """A dense table is read if so many of its codes could be below the quantile."""
 
-KEPT = (Fraction(1, 2), Fraction(70_711, 100_000))
-"""What ``half`` leaves of equal shares, at least and at most: half, and hardly over 1/√2."""
+KEPT = Fraction(1, 2)
+"""What ``half`` leaves of equal shares at least."""
 
 _GRAIN = 2**40  # shares are whole multiples of 1 / this, and at least one of them
 
@@ -155,18 +156,15 @@ def weights_of(
         [_budget(settings, size, quantiles.get(bare(size[0]), usual)) for size in sizes]
     )
     if settings.weights == "half":
-        kept = _kept(settings, shares)
+        kept = _kept(shares)
         shares = [(1 - kept) * share + kept / len(names) for share in shares]
     return dict(zip(names, shares, strict=True))
 
 
-def _kept(settings: Settings, shares: Sequence[Fraction]) -> Fraction:
+def _kept(shares: Sequence[Fraction]) -> Fraction:
     """The part of equal shares that ``half`` keeps, given those of ``least-error``."""
-    least, most = KEPT
     favoured = max(shares) * len(shares)
-    if settings.mechanism != "laplace":
-        return least
-    return most if favoured <= 2 else min(max(1 / (favoured - 1), least), most)
+    return Fraction(1) if favoured <= 2 else max(1 / (favoured - 1), KEPT)
 
 
 def _budget(settings: Settings, size: Size, quantile: float) -> float:
