@@ -171,7 +171,7 @@ def test_the_store_s_defaults_in_microseconds():
     assert settings.step_rows is None
     assert settings.max_skew_us == 3_600_000_000
     assert settings.origin_us == 0
-    kept = {"weights": 0, "bins": Fraction(1, 50), "selection": 0, "rebuild": 0}
+    kept = {"weights": Fraction(1, 20), "bins": Fraction(1, 50), "selection": 0, "rebuild": 0}
     assert settings.reserves == kept
 
 

@@ -136,7 +136,7 @@ class Settings(Spans):
         ),
     )
     weights_share: float = field(
-        default=0.0,
+        default=0.05,
         metadata=knobs.about(
             "",
             "share of the budget",

@@ -111,7 +111,7 @@ class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         weights: Literal["equal", "proportional", "least-error", "half"] = "half",
         quantiles: Literal["exponential", "smooth"] = "exponential",
         weights_quantile: float = 0.5,
-        weights_share: float = 0.0,
+        weights_share: float = 0.05,
         p_min: float | None = None,
         weight_unit: int = 1,
         dense_limit: int = 65_536,
