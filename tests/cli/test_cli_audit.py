@@ -31,6 +31,7 @@ domain = ["AA", "UA"]
 
 [settings]
 epsilon = 2.0
+weights_share = 0.0
 p_min = 0.5
 count_window = 1000
 """

@@ -303,7 +303,7 @@ def test_a_damaged_file_is_named_and_again_replaces_it(evaluating: Evaluating) -
 
 
 def test_a_missing_extra_is_named(evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyramidion.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("pyramidion.extras.find_spec", lambda name: None)
     done = evaluating("q1")
     assert done.code == 2
     assert "pip install 'pyramidion[evaluate]'" in done.err

@@ -297,7 +297,7 @@ def test_parameters_that_vowpal_wabbit_refuses_are_told_kindly() -> None:
 def test_a_package_that_is_missing_is_named(
     model: RawModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyramidion.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("pyramidion.extras.find_spec", lambda name: None)
     with pytest.raises(SchemaError, match=r"pip install 'pyramidion\[evaluate\]'"):
         model.losses(_letters(700), 0, 500, (500, 700))
 

@@ -77,7 +77,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
 # --- the first window ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", ["proportional", "least-error", "half"])
+@pytest.mark.parametrize("rule", ["proportional", "least-error"])  # of two tables, half is equal
 @pytest.mark.parametrize("delta", [0, 1e-9])
 def test_a_table_of_rare_values_has_less_noise(rule: str, delta: float) -> None:
     featurizer = fitted(weights=rule, delta=delta)

@@ -157,7 +157,7 @@ def test_the_knobs_of_a_store_are_those_of_windows_by_time_and_of_reserves() -> 
 def test_counting_in_memory_reserves_nothing_but_for_weights() -> None:
     X, y = flights()
     fitted = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y)
-    assert not any(share for of, share in fitted.settings_.reserves.items() if of != "weights")
+    assert fitted._counting_.birth.reserves.keys() <= {"weights"}
 
 
 # --- containers ----------------------------------------------------------------------

@@ -33,7 +33,9 @@ def test_a_birth_is_written_as_budget_tables_and_reserves(settings: dict[str, An
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_shares_of_the_tables_and_the_reserves_are_the_budget(delta: float) -> None:
-    settings = Settings(epsilon=0.7, delta=delta, bins_share=0.07, shares={"b": 0.3})
+    settings = Settings(
+        epsilon=0.7, delta=delta, weights_share=0.0, bins_share=0.07, shares={"b": 0.3}
+    )
     kept = reserves_of(settings)
     shares = shares_of(settings, ["a", "b"], kept)
     ledger = Ledger(MemoryBook(), settings)

@@ -33,6 +33,7 @@ TINY = {
     "hot_step": "1d",
     "max_skew": "1h",
     "max_rows_per_window": 100_000,
+    "weights_share": 0.0,
 }
 
 
