@@ -219,6 +219,46 @@ MUTANTS = (
         ),
         f"{STRUCTURAL}::test_no_key_opens_a_superseded_state_once_rows_have_left",
     ),
+    Mutant(
+        "uncharged reading",
+        (
+            Edit(
+                "reading.py",
+                "        store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])\n",
+                "",
+            ),
+        ),
+        "tests/store/test_weights.py::test_the_window_that_was_read_pays_in_full",
+    ),
+    Mutant(
+        "reading of a forgotten window",
+        (Edit("reading.py", "sorted(hot.keys() & self._kept(), ", "sorted(hot.keys(), "),),
+        "tests/store/test_weights.py::"
+        "test_a_window_that_was_forgotten_is_not_read_though_its_rows_are_hot",
+    ),
+    Mutant(
+        "quantile twice as sharp",
+        (
+            Edit(
+                "privacy/exponential.py",
+                "Fraction(epsilon) / (2 * sensitivity)",
+                "Fraction(epsilon) / sensitivity",
+            ),
+        ),
+        "tests/privacy/test_exponential.py::test_draws_fit_the_exact_mass_function",
+    ),
+    Mutant(
+        "noise for k rows of a person who has more",
+        (
+            Edit(
+                "people.py",
+                "return settings.k * blocks_touched(settings.window_us or 0, skew, blocks.length)",
+                "return settings.k",
+            ),
+        ),
+        "tests/store/test_people.py::"
+        "test_without_one_person_no_window_differs_by_more_than_its_noise_hides",
+    ),
 )
 
 
