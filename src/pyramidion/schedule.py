@@ -7,6 +7,7 @@ windows past their retention go in one erasure, whatever fails on the way.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyramidion.errors import FormatError, PyramidionError, StorageError
@@ -71,7 +72,8 @@ class Schedule:
             slot = store.windows.next(now)
             if slot is not None:
                 done.opened.append(store.open(slot, now))
-            drop_bins(store, superseded(store), "tables in newer bins have filled", now)
+            with suppress(FormatError, StorageError):  # a damaged window can be mended; later, then
+                drop_bins(store, superseded(store), "tables in newer bins have filled", now)
         return done
 
     # --- forgetting ----------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class Schedule:
         try:
             if numbers:
                 self._store.retire(numbers)
-                drop_bins(self._store, numbers, why, now)
+                drop_bins(self._store, numbers, why, now, damaged=True)
         except (FormatError, StorageError) as problem:
             return problem
         return None

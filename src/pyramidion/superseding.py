@@ -65,8 +65,13 @@ def superseded(store: Lifecycle) -> list[int]:
     return [read for read in rows_by_bins(store) if read < now and read not in taking]
 
 
-def drop_bins(store: Lifecycle, reads: Collection[int], why: str, now: int) -> bool:
-    """Erase the tables whose bins were read from some windows, and these bins."""
+def drop_bins(
+    store: Lifecycle, reads: Collection[int], why: str, now: int, *, damaged: bool = False
+) -> bool:
+    """Erase the tables whose bins were read from some windows, and these bins.
+
+    With ``damaged``, a file that cannot be read is erased whole; otherwise it stops this.
+    """
     moving, kept = store.schema.moving, store.readings.of("bins")
     known = {*kept, *rows_by_bins(store)} if moving else set()
     reads = [read for read in reads if read in known]
@@ -84,6 +89,7 @@ def drop_bins(store: Lifecycle, reads: Collection[int], why: str, now: int) -> b
         why,
         now,
         told="bins of its tables were read anew",
+        damaged=damaged,
         keys=store.readings.keys(reads, "bins"),
         before=lambda: store.readings.forget(reads, "bins"),
         after=after,
@@ -102,6 +108,7 @@ def drop(
     now: int,
     *,
     told: str,
+    damaged: bool = False,
     keys: Collection[int] = (),
     before: Call = _nothing,
     after: Call = _nothing,
@@ -114,7 +121,7 @@ def drop(
     """
     with store.moves, store.arrivals:
         settle(store, now)
-        sealed = _sealed(store, stays)
+        sealed = _sealed(store, stays, damaged)
         populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
         gone = [n for n, arena in (sealed | populating).items() if arena is None]
         complete, lacking = _complete(store, sealed, stays)
@@ -170,11 +177,10 @@ def _less(arena: Arena, stays: Callable[[str], bool]) -> Arena | None:
     return arena.only(names) if names else None
 
 
-def _sealed(store: Lifecycle, stays: Callable[[str], bool]) -> dict[int, Arena | None]:
-    """What is left of the windows that have tables to be erased.
-
-    Of one that cannot be read nothing is: its tables are erased all the same.
-    """
+def _sealed(
+    store: Lifecycle, stays: Callable[[str], bool], damaged: bool
+) -> dict[int, Arena | None]:
+    """What is left of the windows that have tables to be erased; of ``damaged`` ones, nothing."""
     left: dict[int, Arena | None] = {}
     for row in store.tables.windows():
         if not all(map(stays, store.tables.names(row))):
@@ -183,6 +189,8 @@ def _sealed(store: Lifecycle, stays: Callable[[str], bool]) -> dict[int, Arena |
             except KeyHolderError:
                 raise
             except (FormatError, StorageError):
+                if not damaged:
+                    raise
                 left[row["window"]] = None
     return left
 

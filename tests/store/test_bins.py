@@ -319,3 +319,21 @@ def test_a_damaged_window_does_not_keep_bins_beyond_their_time(stand: Stand) -> 
     states = {w.number: w.state for w in store.status().windows}
     assert states.get(1, "erased") == "erased"
     assert not any(read_from(name) == 1 for name in tables(store))
+
+
+def test_a_damaged_window_keeps_old_bins_until_it_is_mended(stand: Stand) -> None:
+    store = stand.create(SCHEMA, **MUCH)
+    for number, size in enumerate((2000, 500, 600)):
+        day = 10.0 * number + 8
+        fed(stand, store, day, batch(size, day, number))
+        at(stand, store, day + 1.5)
+        if number == 1:
+            (first,) = store._lifecycle.tables.windows()
+            file = stand.path / "tables" / first["file"]
+            good = file.read_bytes()
+            file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    at(stand, store, 30.5)
+    assert {"x", "x@1"} <= set(tables(store))
+    file.write_bytes(good)
+    at(stand, store, 31.0)
+    assert set(tables(store)) == {"", "a", "x@1", "a,x@1"}
