@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
+from pyramidion.storage.catalogue import FORGOTTEN
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, digest
 
@@ -218,12 +219,16 @@ class Look:
     # --- what it cost, what is there -------------------------------------------------------
 
     def ledger(self) -> Iterator[Problem]:
-        """Lines are only ever added, and come before what they pay for."""
+        """Lines are only ever added, but for tables of forgotten windows, which are summed."""
         lines = [tuple(row) for row in self._all("SELECT * FROM ledger ORDER BY id")]
-        if lines[: len(self.model.ledger)] != self.model.ledger:
+        before, self.model.ledger = self.model.ledger, lines
+        summed = {line[1] for line in lines if line[3] == FORGOTTEN}
+        if (old := _but_tables(before, summed)) != _but_tables(lines, summed)[: len(old)]:
             yield "ledger", "lines are gone or changed"
-        fresh, self.model.ledger = lines[len(self.model.ledger) :], lines
-        for window in {line[1] for line in fresh}:
+        for window in summed & {line[1] for line in before}:
+            if _cost(before, window) != _cost(lines, window):
+                yield "ledger", f"the tables of window {window} cost something else in all"
+        for window in {line[1] for line in lines if line not in before}:
             budget, tables, reserves, uses = (
                 sum(Fraction(line[4]) for line in lines if line[1] == window and line[2] in kinds)
                 for kinds in (("budget",), ("table",), ("reserve",), ("spend", "forfeit"))
@@ -295,3 +300,14 @@ def cells(arena: Arena) -> dict[str, np.ndarray]:
     """The cells of each table, also while they populate."""
     index = arena.layout.index
     return {name: arena._flat(place).astype(np.int64) for name, place in index.items()}
+
+
+def _but_tables(lines: list[Any], windows: set[int]) -> list[Any]:
+    """Lines of the ledger without those of the tables of some windows."""
+    return [line for line in lines if line[1] not in windows or line[2] != "table"]
+
+
+def _cost(lines: list[Any], window: int) -> Fraction:
+    """What the tables of a window cost in all."""
+    amounts = [Fraction(line[4]) for line in lines if line[1:3] == (window, "table")]
+    return sum(amounts, Fraction(0))
