@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
-from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE
-from pyramidion.counts.layout import PRIOR
 from pyramidion.encoding import table_shapes
 from pyramidion.errors import SchemaError
+from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.prediction import Predictor, born, complete, root_mean_square
+from pyramidion.privacy.weights import weights_of
 from pyramidion.settings import Settings
 
 HASH_ROWS = (1, 3, 5, 7)
@@ -32,7 +32,6 @@ _BUCKETS_WITHIN = 1.05  # twice the memory should be worth more than that
 _SAMPLES = 600  # keys drawn for a comparison; all compared meet the same keys
 _LOOKED_AT = 8  # tables, from the fewest to the most distinct values
 _QUIET = 0.5  # deviation of noise in a cell, below which a minimum is not led astray
-_CLAMP = (1.0, 10_000.0)
 _TOP_CELL = 2**31 - 2**24  # leaves room for the noise in 32 bits
 
 
@@ -186,21 +185,13 @@ class Proposals:
     def halves(self, settings: Settings) -> Mapping[str, float]:
         """Half of the budget equally, half where it saves most, by the size of a typical key.
 
-        The least mean square error has Laplace scales b ∝ (h q²/e)^(1/3), Gaussian
-        variances σ² ∝ q √(h/e), with q a key's count and e the variance that is left
-        of one hash row's. Relative: 1 on average, never below a half.
+        Relative: 1 on average, never below a half.
         """
-        laplace = settings.mechanism == "laplace"
-        left = MEDIAN_OF_LAPLACE if laplace else MEAN_NEAR_MEDIAN
-        budgets = {}
-        for table in born(self.predictor.schema, settings).layout.tables:
-            if table.name != PRIOR:
-                q = min(max(self.predictor.populations[table.name].typical, _CLAMP[0]), _CLAMP[1])
-                h, e = table.rows, left[table.rows - 1]
-                scale = (h * q * q / e) ** (1 / 3) if laplace else q * (h / e) ** 0.5
-                budgets[table.name] = h / scale
-        mean = sum(budgets.values()) / len(budgets)
-        return {name: round(0.5 + 0.5 * budget / mean, 3) for name, budget in budgets.items()}
+        shapes = table_shapes(self.predictor.schema, settings.dense_limit)
+        typical = {shape.name: self.predictor.populations[shape.name].typical for shape in shapes}
+        least = replace(settings, weights="least-error")
+        shares = weights_of(least, sizes_of(settings, shapes), typical)
+        return {name: round(0.5 + 0.5 * float(of) * len(shares), 3) for name, of in shares.items()}
 
     def _refuse_memory(self) -> NoReturn:
         least = replace(self._public(self.base), rows=1)
