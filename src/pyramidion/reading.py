@@ -7,22 +7,17 @@ looked at. What is read from a window is forgotten with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 
-import numpy as np
-
-from pyramidion import records
 from pyramidion.errors import FormatError, StorageError
+from pyramidion.hot_rows import rows_of, totals
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.observations import Observations
 from pyramidion.privacy import weights
 from pyramidion.privacy.bins import read_cuts
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.quantiles import FEWEST_ROWS
-from pyramidion.storage.hot import Parts
 from pyramidion.storage.readings import Purpose, Values
 
 TOLD = {"weights": "quantiles of counts per key", "bins": "bin edges"}
@@ -46,7 +41,7 @@ class Reading:
 
     def _source(self, purpose: Purpose) -> int | None:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
-        hot = self._hot_rows()
+        hot = totals(self._store)
         for window in sorted(hot.keys() & self._kept(), reverse=True):
             if hot[window] >= FEWEST_ROWS and self._pays(window, purpose):
                 return window
@@ -56,14 +51,6 @@ class Reading:
         """Windows that are not forgotten yet: rows may be hot longer than their window is kept."""
         kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
         return {row["number"] for row in self._store.catalogue.all(kept)}
-
-    def _hot_rows(self) -> dict[int, int]:
-        """Hot rows by window."""
-        found: dict[int, int] = {}
-        for batch in self._store.hot.stored(lambda _: True):
-            for window, rows in batch.parts:
-                found[window] = found.get(window, 0) + rows
-        return found
 
     def _pays(self, window: int, purpose: Purpose) -> bool:
         if not self._store.settings.private:
@@ -86,23 +73,10 @@ class Reading:
 
     def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
         store = self._store
-        rows, k, unit = self._rows(window), store.hidden, budget_of(store.settings)[0]
+        rows, k, unit = rows_of(store, window), store.hidden, budget_of(store.settings)[0]
         if purpose == "bins" or unit == "none":
             edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
             return {column: list(cuts) for column, cuts in edges.items()}
         shapes, settings = store.door.encoder.shapes, store.settings
         read = weights.read(rows, settings, shapes=shapes, budget=amount, unit=unit, k=k)
         return {table: [quantile] for table, quantile in read.items()}
-
-    def _rows(self, window: int) -> Iterator[Observations]:
-        """The hot rows of a window, batch by batch."""
-
-        def wanted(_: int, parts: Parts) -> bool:
-            return any(number == window for number, _ in parts)
-
-        for batch, table, parts in self._store.hot.batches(wanted):
-            observations, start = self._store.recounted(batch, records.batch_of(table)), 0
-            for number, rows in parts:
-                if number == window:
-                    yield observations.take(np.arange(start, start + rows))
-                start += rows

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion import records
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.hashing import Keys
+from pyramidion.hot_rows import rows_of, totals
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Observations
 from pyramidion.privacy.birth import Birth
-from pyramidion.storage.hot import Parts
 
 PURPOSE = "rebuild"
 
@@ -86,26 +85,12 @@ def _taken(store: Lifecycle, window: int, now: int) -> int:
 
 def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
     """The rows of a window that are hot; refuses unless all are."""
-
-    def in_it(_: int, parts: Parts) -> bool:
-        return any(number == window for number, _ in parts)
-
-    def read() -> Iterator[Observations]:
-        for batch, table, parts in store.hot.batches(in_it):
-            observations, start = store.recounted(batch, records.batch_of(table)), 0
-            for number, rows in parts:
-                if number == window:
-                    yield observations.take(np.arange(start, start + rows))
-                start += rows
-
-    stored = store.hot.stored(lambda _: True)
-    hot = sum(rows for batch in stored for number, rows in batch.parts if number == window)
-    if hot < taken:
+    if totals(store).get(window, 0) < taken:
         raise StateError(
             f"window {window} took {taken} rows and not all of them are hot any more; give all of "
             f"them as rows=, or restore a backup"
         )
-    return read
+    return lambda: rows_of(store, window)
 
 
 def _given(store: Lifecycle, rows: Any) -> Read:
