@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -554,6 +555,33 @@ def test_a_batch_broken_off_by_ctrl_c_is_counted_whole_or_not_at_all(delay: floa
     arena = featurizer.snapshot_._arena
     assert arena.rows % 200_000 == 10
     assert [arena.cells(table).sum() for table in range(3)] == [arena.rows] * 3
+
+
+def test_ctrl_c_while_a_worker_starts_leaves_none_that_counts_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = flights(200_000)
+    finite = [Categorical("carrier", domain=["C0"]), Continuous("plane", edges=[150])]
+    featurizer = CountFeaturizer(epsilon=INF, classes=[0, 1], features=finite)
+    featurizer.partial_fit(X[:10], y[:10])
+    start = ThreadPoolExecutor._adjust_thread_count
+    strays: list[threading.Thread] = []
+
+    def interrupted(pool: ThreadPoolExecutor) -> None:
+        start(pool)
+        strays.extend(pool._threads)
+        pool._threads.clear()  # as `Thread.start` does where Ctrl-C meets it
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        featurizer.partial_fit(X, y)
+    monkeypatch.undo()
+    for stray in strays:
+        stray.join()
+    arena = featurizer.snapshot_._arena
+    assert strays
+    assert [arena.cells(table).sum() for table in range(3)] == [10] * 3
 
 
 def test_copies_made_while_counting_never_share_a_populating_window() -> None:

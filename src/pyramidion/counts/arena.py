@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from hashlib import blake2b
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -120,20 +121,14 @@ class Arena:
                 f"open a new window, or raise max_rows_per_window"
             )
         self._whole()
-        self._broken = True
-        self._apply(observations, +observations.weights, threads)
-        self.rows += len(observations)
-        self._broken = False
+        self._apply(observations, +observations.weights, len(observations), threads)
 
     def take_back(self, observations: Observations, threads: int = 1) -> None:
         """Undo `add` of observations that were never acknowledged."""
         self._must_be_populating()
         self._must_fit(observations)
         self._whole()
-        self._broken = True
-        self._apply(observations, -observations.weights, threads)
-        self.rows -= len(observations)
-        self._broken = False
+        self._apply(observations, -observations.weights, -len(observations), threads)
 
     def _must_be_populating(self) -> None:
         if self.sealed:
@@ -167,19 +162,25 @@ class Arena:
         self,
         observations: Observations,
         weights: NDArray[np.int64],
+        rows: int,
         threads: int,
         names: Collection[str] | None = None,
     ) -> None:
         """Count in every table, or in none: what was counted is taken out where one fails.
 
-        Workers do it, also a single one: Ctrl-C stops the main thread alone, so
-        what a worker has counted and what it says it has are the same.
+        Workers do it, also a single one: Ctrl-C stops the main thread alone, so what a worker
+        has counted and what it says it has are the same. None begins before all are known
+        here: Ctrl-C while a worker is started leaves one that its pool has not heard of.
         """
         done: list[tuple[int, int, int]] = []
+        gate, stopped = Event(), Event()
 
         def count(table: int) -> None:
+            gate.wait()
             slots = self._slots(min(len(observations), CHUNK))
             for start in range(0, len(observations), CHUNK):
+                if stopped.is_set():
+                    return
                 stop = min(start + CHUNK, len(observations))
                 self._count(table, observations, weights, start, stop, slots)
                 done.append((table, start, stop))
@@ -187,14 +188,24 @@ class Arena:
         index = self.layout.index
         wanted = [index[name] for name in index if names is None or name in names]
         tables = sorted(wanted, key=self._effort)
+        before, counting = self.rows, list[Future[None]]()
         pool = ThreadPoolExecutor(threads if len(observations) >= _FEW else 1)
         try:
-            list(pool.map(count, tables))
+            counting = [pool.submit(count, table) for table in tables]
+            self._broken = True
+            gate.set()
+            for counted in counting:
+                counted.result()
+            self.rows = before + rows
+            self._broken = False
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            stopped.set()
+            gate.set()
+            wait(counting)
             for table, start, stop in done:
                 slots = self._slots(stop - start)
                 self._count(table, observations, -weights, start, stop, slots)
+            self.rows = before
             self._broken = False
             raise
         finally:
@@ -259,8 +270,9 @@ class Arena:
             self._must_fit(observations)
             if len(observations) > rest.rows:
                 raise StateError("more rows than these tables hold cannot be taken off them")
-            rest._apply(observations, -observations.weights, threads, names)
-            rest.rows -= len(observations)
+            rest._apply(
+                observations, -observations.weights, -len(observations), threads, names
+            )
         rest.seal()
         return rest
 
