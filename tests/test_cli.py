@@ -411,3 +411,20 @@ def test_every_error_ends_with_the_code_that_the_page_says(root, error):
         line.split()[1] for line in page(root).splitlines() if f"`{error.__name__}`" in line
     ] or ["2"]
     assert program._code(error("x")) == int(code)
+
+
+def test_a_program_ends_without_taking_the_interpreter_down() -> None:
+    """Arrow's threads may still come for it, and would take the process with them."""
+    code = (
+        "import atexit, sys\n"
+        "class Last:\n"
+        "    def __del__(self): print('taken down')\n"
+        "last = Last()\n"
+        "atexit.register(print, 'asked to end')\n"
+        "sys.argv = ['pyramidion', 'schema', 'draft', 'nothing.csv']\n"
+        "from pyramidion.cli import run\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "asked to end\n")
+    assert done.stderr.startswith("pyramidion: there is no file nothing.csv")

@@ -1,8 +1,6 @@
 """``python -m pyramidion`` is ``pyramidion``."""
 
-import sys
-
-from pyramidion.cli import main
+from pyramidion.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

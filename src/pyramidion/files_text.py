@@ -40,7 +40,17 @@ def _csv_options(file: Source) -> tuple[Any, Any]:
 
 def csv_fields(file: Source) -> pa.Schema:
     """Names and types as the first block shows them."""
-    with file.stream() as stream, csv.open_csv(stream, *_csv_options(file)) as reader:
+    with file.stream() as stream:
+        return _csv_first(read_all(stream, BLOCK + 1), _csv_options(file))
+
+
+def _csv_first(head: bytes, options: tuple[Any, ...]) -> pa.Schema:
+    """What the first block shows, from memory.
+
+    Arrow reads ahead on threads of its own. One that still holds a Python file while the
+    interpreter ends brings the process down; a buffer needs no interpreter.
+    """
+    with csv.open_csv(pa.BufferReader(head), *options) as reader:
         return reader.schema
 
 
@@ -51,8 +61,7 @@ def csv_tables(file: Source, columns: Sequence[str] | None, types: Types) -> Tab
         head = read_all(stream, BLOCK + 1)
         if head and b"\n" not in head:
             head += b"\n"  # a header alone; Arrow asks for the end of the line
-        with csv.open_csv(io.BytesIO(head), *options) as first:
-            shown = first.schema
+        shown = _csv_first(head, options)
         chosen = file.chosen(shown.names, columns)
         kinds = {name: _csv_type(types.get(name), shown.field(name).type) for name in chosen}
         convert = csv.ConvertOptions(column_types=kinds, include_columns=chosen)

@@ -24,6 +24,6 @@ traceback. Everything heavy is imported by the command that needs it, so
 
 from __future__ import annotations
 
-from pyramidion.cli.program import main
+from pyramidion.cli.program import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

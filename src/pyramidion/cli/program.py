@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from pyramidion import __version__
 from pyramidion.cli import (
@@ -26,6 +28,20 @@ from pyramidion.errors import FormatError, PrivacyError, PyramidionError, Storag
 
 MISTAKE, UNUSABLE, UNPAID, INTERRUPTED, UNREAD = 2, 3, 4, 130, 141
 """Exit codes; docs/command-line.md says what each means."""
+
+
+def run() -> NoReturn:
+    """Run one command as a program, and end the process.
+
+    The interpreter is not taken down first. Arrow's threads may still let go of bytes that
+    Python owns, and a thread that comes for the interpreter while that goes away takes the
+    whole process with it: exit code 134 for a command that had worked.
+    """
+    code = main()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
