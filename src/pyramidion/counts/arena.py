@@ -270,9 +270,7 @@ class Arena:
             self._must_fit(observations)
             if len(observations) > rest.rows:
                 raise StateError("more rows than these tables hold cannot be taken off them")
-            rest._apply(
-                observations, -observations.weights, -len(observations), threads, names
-            )
+            rest._apply(observations, -observations.weights, -len(observations), threads, names)
         rest.seal()
         return rest
 
