@@ -119,6 +119,9 @@ REFUSALS = {
     "weights_every": [0, None],
     "bins_every": [0, None],
     "unit_block": ["0d", 7],
+    "vault_every": ["0s", "hourly", 3600, None],
+    "vault_rows": [0, 1e6, None],
+    "vault_retention": ["0d", 30],
 }
 
 

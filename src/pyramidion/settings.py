@@ -329,6 +329,27 @@ class Settings(Spans):
             "None: as many hot steps as the hot window has",
         ),
     )
+    vault_every: str | timedelta = field(
+        default="1h",
+        metadata=knobs.of_store(
+            "duration", knobs.duration, "a file of the vault holds the rows of so long at most"
+        ),
+    )
+    vault_rows: int = field(
+        default=1_000_000,
+        metadata=knobs.of_store(
+            "observations", knobs.count, "a file of the vault ends at so many rows, too"
+        ),
+    )
+    vault_retention: str | timedelta | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "duration",
+            knobs.optional(knobs.duration),
+            "how long the vault keeps rows; then nobody opens them, the custodian neither. "
+            "None: forever",
+        ),
+    )
 
     def __post_init__(self) -> None:
         checked = {f.name: f.metadata["check"](f.name, getattr(self, f.name)) for f in fields(self)}

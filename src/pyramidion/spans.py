@@ -21,6 +21,8 @@ class Spans:
     train_within: str | timedelta
     bins_every: int
     unit_block: str | timedelta | None
+    vault_every: str | timedelta
+    vault_retention: str | timedelta | None
 
     @property
     def bins_period(self) -> int:
@@ -95,6 +97,16 @@ class Spans:
     def train_within_us(self) -> int:
         """How long all models together may take to be trained, in microseconds."""
         return microseconds(self.train_within)
+
+    @property
+    def vault_every_us(self) -> int:
+        """How long a file of the vault takes rows, in microseconds."""
+        return microseconds(self.vault_every)
+
+    @property
+    def vault_retention_us(self) -> int | None:
+        """How long the vault keeps rows, in microseconds; None: forever."""
+        return None if self.vault_retention is None else microseconds(self.vault_retention)
 
     @property
     def origin_us(self) -> int:

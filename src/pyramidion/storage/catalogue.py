@@ -16,6 +16,8 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     imports     how far each import came, by a keyed hash of its files' names, rows and times
     models      the recipe of each, never what it learned
     readings    quantiles and bin edges, private, sealed under keys that die with their window
+    past_steps  hot steps that have left: when rows arrived in them, how many, when they left
+    vault_files files sealed to the custodian: when their rows arrived, and whether they are away
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 3
+FORMAT = 4
 FORGOTTEN = "all tables"
 """The purpose of what the tables of a forgotten window cost."""
 
@@ -44,6 +46,14 @@ READINGS = """CREATE TABLE readings (
     window INTEGER NOT NULL REFERENCES windows, purpose TEXT NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, sealed BLOB NOT NULL,
     PRIMARY KEY (window, purpose)) STRICT;"""
+PAST_STEPS = """CREATE TABLE past_steps (
+    number INTEGER PRIMARY KEY, start INTEGER NOT NULL, stop INTEGER NOT NULL,
+    rows INTEGER NOT NULL, left INTEGER NOT NULL) STRICT;"""
+VAULT_FILES = """CREATE TABLE vault_files (
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    first_batch INTEGER NOT NULL, last_batch INTEGER NOT NULL, rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, digest TEXT NOT NULL, lock INTEGER REFERENCES keys,
+    stored INTEGER) STRICT;"""
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -72,6 +82,8 @@ CREATE TABLE deletions (
 CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {MODELS}
 {READINGS}
+{PAST_STEPS}
+{VAULT_FILES}
 """
 
 Migration = Callable[[sqlite3.Connection], object]
@@ -81,6 +93,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute(READINGS),
         db.execute("ALTER TABLE arenas ADD COLUMN tables TEXT NOT NULL DEFAULT ''"),
     ),
+    3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES)),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
