@@ -1,0 +1,7 @@
+"""Raw history that the machine which wrote it cannot read.
+
+custody     pairs of keys: the custodian's, a broker's, an engineer's
+envelope    what is known of a sealed file, and its key, sealed to the custodian
+parquet     rows as an encrypted Parquet file, and back
+documents   requests, grants and revocations: signed, carried between people
+"""

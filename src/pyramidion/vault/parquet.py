@@ -1,0 +1,110 @@
+"""Rows as an encrypted Parquet file, and back.
+
+Parquet modular encryption (AES-GCM), one fresh key for a file's footer and columns, and the
+store's and the file's name as the prefix of what every module's tag vouches for: a file, or
+a page of one, cannot stand in for another. The prefix is not in the file.
+
+Beside the columns of a batch a row has three that begin with an underscore: the number of
+its batch, when that arrived (microseconds since 1970) and the window it was counted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyramidion.errors import FormatError, SchemaError
+from pyramidion.vault.envelope import Header
+
+BATCH, ARRIVED, WINDOW = "_batch", "_arrived", "_window"
+OWN = (BATCH, ARRIVED, WINDOW)
+
+
+def marked(
+    table: pa.Table, batch: int, arrived: int, windows: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """A batch with its number, its arrival and the window of each row.
+
+    ``windows``: window and number of rows, in the order the rows lie.
+    """
+    rows = table.num_rows
+    numbers = np.repeat([w for w, _ in windows], [n for _, n in windows]).astype(np.int64)
+    own = {
+        BATCH: np.full(rows, batch, np.int64),
+        ARRIVED: np.full(rows, arrived, np.int64),
+        WINDOW: numbers,
+    }
+    for name in OWN:
+        table = table.append_column(name, pa.array(own[name]))
+    return table
+
+
+def unmarked(table: pa.Table) -> pa.Table:
+    """A batch as it was observed."""
+    return table.drop_columns([name for name in OWN if name in table.column_names])
+
+
+def encrypted(table: pa.Table, key: bytes, *, store: str, name: str) -> pa.Buffer:
+    """A table as the bytes of an encrypted Parquet file."""
+    import pyarrow.parquet as pq
+    import pyarrow.parquet.encryption as pe
+
+    properties = pe.create_encryption_properties(
+        key, aad_prefix=_prefix(store, name), store_aad_prefix=False
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="lz4",
+        use_dictionary=[name for name in OWN if name in table.column_names],
+        write_statistics=False,
+        encryption_properties=properties,
+    )
+    return sink.getvalue()
+
+
+def digest_of(data: Any) -> str:
+    """What `Header.digest` holds."""
+    return sha256(data).hexdigest()
+
+
+def decrypted(
+    data: Any, key: bytes, header: Header, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, these columns alone; a file that was changed is named and refused."""
+    import pyarrow.parquet as pq
+    import pyarrow.parquet.encryption as pe
+
+    if digest_of(data) != header.digest:
+        raise broken(header)
+    strangers = [name for name in columns or () if name not in header.columns and name not in OWN]
+    if strangers:
+        raise SchemaError(
+            f"vault file {header.name} has no column {strangers[0]!r}; ask for {header.columns}"
+        )
+    properties = pe.create_decryption_properties(key, aad_prefix=_prefix(header.store, header.name))
+    failed = False
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), decryption_properties=properties) as file:
+            yield from file.iter_batches(columns=None if columns is None else list(columns))
+    except (OSError, ValueError, pa.ArrowException):
+        failed = True  # the message may quote the file
+    if failed:
+        raise broken(header)
+
+
+def broken(header: Header) -> FormatError:
+    """A file that is not what was sealed."""
+    return FormatError(
+        f"vault file {header.name} is damaged, cut off, or another file in its place; restore it "
+        f"from a copy of the vault"
+    )
+
+
+def _prefix(store: str, name: str) -> bytes:
+    return f"pyramidion vault {store} {name}".encode()
