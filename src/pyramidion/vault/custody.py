@@ -13,7 +13,7 @@ import os
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Self
+from typing import NoReturn, Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -105,7 +105,7 @@ class PrivateKey:
     def __repr__(self) -> str:
         return f"PrivateKey({self.public.fingerprint})"
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a private key is not pickled; write it with to_text")
 
     def open(self, sealed: bytes, context: bytes) -> bytes:

@@ -111,8 +111,18 @@ class Request(Document):
         if first >= last:
             raise SchemaError("a request ends before it begins; give --from before --to")
         draft = cls(
-            *(secrets.token_hex(8), store, now, engineer, key.public, broker, purpose),
-            *(first, last, tuple(columns), reason, tuple(files)),
+            id=secrets.token_hex(8),
+            store=store,
+            made=now,
+            engineer=engineer,
+            key=key.public,
+            broker=broker,
+            purpose=purpose,
+            first=first,
+            last=last,
+            columns=tuple(columns),
+            reason=reason,
+            files=tuple(files),
         )
         return cls(**_fields(draft) | {"signature": key.sign(draft.body())})
 
@@ -196,9 +206,21 @@ class Grant(Document):
         if expires <= now:
             raise SchemaError("a grant would be over before it begins; give a later --expires")
         draft = cls(
-            *(secrets.token_hex(8), request.digest, request.store, custodian.public),
-            *(request.broker, request.engineer, request.key, request.purpose),
-            *(request.first, request.last, request.columns, request.reason, now, expires, ()),
+            id=secrets.token_hex(8),
+            request=request.digest,
+            store=request.store,
+            custodian=custodian.public,
+            broker=request.broker,
+            engineer=request.engineer,
+            key=request.key,
+            purpose=request.purpose,
+            first=request.first,
+            last=request.last,
+            columns=request.columns,
+            reason=request.reason,
+            issued=now,
+            expires=expires,
+            files=(),
         )
         files = tuple(draft._granted(envelope, custodian) for envelope in request.files)
         granted = cls(**_fields(draft) | {"files": files})

@@ -33,7 +33,7 @@ class Header:
     first_batch: int
     last_batch: int
     rows: int
-    bytes: int
+    size: int
     columns: tuple[str, ...]
     digest: str
 
