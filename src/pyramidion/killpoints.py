@@ -48,6 +48,10 @@ POINTS = (
     "erase.destroyed",
     "erase.unlinked",
     "erase.after",
+    "vault.held",
+    "vault.logged",
+    "vault.fetched",
+    "vault.decrypted",
 )
 
 _armed: list[object] = []

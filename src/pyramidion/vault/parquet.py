@@ -91,7 +91,8 @@ def decrypted(
     failed = False
     try:
         with pq.ParquetFile(pa.BufferReader(data), decryption_properties=properties) as file:
-            yield from file.iter_batches(columns=None if columns is None else list(columns))
+            for batch in file.iter_batches(columns=None if columns is None else list(columns)):
+                yield batch if columns is None else batch.select(list(columns))
     except (OSError, ValueError, pa.ArrowException):
         failed = True  # the message may quote the file
     if failed:
