@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditLog",
     "Categorical",
     "Continuous",
     "CountFeaturizer",
+    "Entry",
     "FlooredScaler",
     "FormatError",
     "Guarantee",
@@ -35,12 +37,16 @@ __all__ = [
     "StateError",
     "StorageError",
     "TrainingSet",
+    "Verification",
     "VowpalClassifier",
     "VowpalRegressor",
     "plan",
+    "verify_lines",
 ]
 
 _HOMES = {
+    "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
+    "pyramidion.audit_log": ("AuditLog",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
@@ -68,6 +74,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from pyramidion.audit_chain import Entry, Verification, verify_lines
+    from pyramidion.audit_log import AuditLog
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,

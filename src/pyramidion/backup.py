@@ -1,6 +1,7 @@
 """Copies of a store, and stores from copies.
 
-A backup holds the same encrypted files and a consistent copy of the catalogue. Its keys
+A backup holds the same encrypted files, the audit log so far, and a consistent copy of the
+catalogue. Its keys
 are wrapped by the store key of the moment, which the next erasure destroys: so a backup can
 never bring back what was erased, and one must be made after each hot step. Making it again
 in the same place copies only what is new.
@@ -12,6 +13,7 @@ import os
 import shutil
 from pathlib import Path
 
+from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.catalogue import facts
@@ -20,7 +22,7 @@ from pyramidion.storage.home import CATALOGUE, HOT, TABLES, Home, made
 from pyramidion.storage.keys import KeyHolder
 
 
-def back_up(home: Home, lifecycle: Lifecycle, path: Path) -> int:
+def back_up(home: Home, lifecycle: Lifecycle, path: Path, log: AuditLog, now: int) -> int:
     """Bring a backup up to date, or make it; the bytes that were copied."""
     if path.resolve().is_relative_to(home.path.resolve()):
         raise StateError(f"a backup may not lie in the store; choose a path outside {home.path}")
@@ -29,11 +31,17 @@ def back_up(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         raise StateError(f"{path} is not a backup; choose an empty or new directory")
     if not new:
         _refuse_other(home, path)
+    to = os.fsencode(path.absolute()).decode("utf-8", "replace")
+
+    def copy(folder: Path) -> int:
+        told = _copy_log(log, folder, now, to)
+        return told + _copy(home, lifecycle, folder)
+
     with lifecycle.moves:
         if not new:
-            return _copy(home, lifecycle, path)
+            return copy(path)
         copied: list[int] = []
-        made(path, lambda folder: copied.append(_copy(home, lifecycle, folder)))
+        made(path, lambda folder: copied.append(copy(folder)))
         return copied[0]
 
 
@@ -42,6 +50,16 @@ def _refuse_other(home: Home, path: Path) -> None:
     said = facts(path / CATALOGUE)
     if said.get("copy") != "backup" or said.get("store") != home.catalogue.about("store"):
         raise StateError(f"{path} is not a backup of this store; choose an empty or new directory")
+
+
+def _copy_log(log: AuditLog, path: Path, now: int, to: str) -> int:
+    """The audit log first: it tells of the copy before there is one."""
+    fresh = path / f".{AUDIT_LOG}.new"
+    with explained(path):
+        fresh.unlink(missing_ok=True)
+        log.copy_to(fresh, now, to=to)
+        os.replace(fresh, path / AUDIT_LOG)
+        return (path / AUDIT_LOG).stat().st_size
 
 
 def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:

@@ -9,6 +9,7 @@ training_set            hot rows as features and labels, none meeting its own la
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
+audit_log               what was done, in entries that cannot be changed afterwards
 backup, restore         a copy that shares the fate of its keys
 reseed                  after a break-in: what the intruder has seen is frozen
 verify, mend, rebuild   tables that were damaged or tampered with
@@ -23,14 +24,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.arrivals import Arrivals, Resume, VaultHook
+from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
-from pyramidion.changes import add_group, take_over, withdraw
+from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
 from pyramidion.intrusion import Reseed, reseed
@@ -58,7 +60,9 @@ from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
 
 Clock = Callable[[], float]
+T = TypeVar("T")
 
+MOST_WHY = 1_000  # letters of a reason that the audit log keeps
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -86,6 +90,7 @@ class Pyramid:
         self._looked = 0
         self._closed = self._released = False
         self._closing = threading.Lock()
+        self._audit_log = AuditLog(home.path / AUDIT_LOG)
 
     # --- a store -------------------------------------------------------------------
 
@@ -104,7 +109,7 @@ class Pyramid:
         Lifecycle.refuse_unusable(schema, settings)
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
         home = Home.create(Path(path), holder_at(keys), about)
-        return cls._opened(home, clock, vault)
+        return cls._opened(home, clock, vault, begun="store.created")
 
     @classmethod
     def open(
@@ -127,7 +132,14 @@ class Pyramid:
         return cls._opened(home, clock, vault, train)
 
     @classmethod
-    def _opened(cls, home: Home, clock: Clock, vault: VaultHook | None, train: bool = True) -> Self:
+    def _opened(
+        cls,
+        home: Home,
+        clock: Clock,
+        vault: VaultHook | None,
+        train: bool = True,
+        begun: str = "log.began",
+    ) -> Self:
         try:
             home.settle()
             pyramid = cls(home, clock, vault)
@@ -136,7 +148,9 @@ class Pyramid:
             raise
         try:
             if home.is_copy:
+                pyramid._audit_log.append("store.restored", pyramid._now())
                 take_over(pyramid._lifecycle, pyramid._now())
+            begin_log(pyramid._lifecycle, pyramid._audit_log, begun, pyramid._now())
             home.settled(pyramid._now())
             with pyramid._training.sleeping():
                 pyramid.advance()
@@ -160,6 +174,7 @@ class Pyramid:
             try:
                 self._arrivals.close()
             finally:  # a full disk must not keep the store locked
+                self._audit_log.close()
                 self._lifecycle.close()
                 self._home.close()
                 self._released = True
@@ -383,7 +398,10 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        self._threads.move(lambda: withdraw(self._lifecycle, name, why, now))
+        told: dict[str, Fact] = {"name": name, "why": why}
+        self._noted(
+            "tables.withdrawn", now, told, lambda: withdraw(self._lifecycle, name, why, now)
+        )
         self._keep(now)
 
     # --- after an intrusion ----------------------------------------------------------
@@ -396,7 +414,9 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        done = self._threads.move(lambda: reseed(self._lifecycle, why, now))
+        done = self._noted(
+            "store.reseeded", now, {"why": why}, lambda: reseed(self._lifecycle, why, now)
+        )
         self._keep(now)
         return done
 
@@ -426,7 +446,13 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        done = self._threads.move(lambda: rebuild(self._lifecycle, window, rows, share, why, now))
+        told: dict[str, Fact] = {"window": window, "why": why}
+        done = self._noted(
+            "tables.rebuilt",
+            now,
+            told,
+            lambda: rebuild(self._lifecycle, window, rows, share, why, now),
+        )
         self._keep(now)
         return done
 
@@ -437,6 +463,23 @@ class Pyramid:
         """What each window has spent."""
         self._usable()
         return self._lifecycle.ledger
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """What was done with the store, in signed entries that nobody can change afterwards."""
+        self._usable()
+        return self._audit_log
+
+    def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
+        """Do a verb in the keeper; the audit log tells it once it is done."""
+
+        def noted() -> T:
+            done = verb()
+            facts = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in told.items()}
+            self._audit_log.append(kind, now, **facts)
+            return done
+
+        return self._threads.move(noted)
 
     def status(self) -> Status:
         """What the store holds now."""
@@ -452,7 +495,10 @@ class Pyramid:
         The copy opens with the same store key, so it ends with the next erasure.
         """
         self._usable()
-        return self._threads.move(lambda: back_up(self._home, self._lifecycle, Path(path)))
+        now = self._now()
+        return self._threads.move(
+            lambda: back_up(self._home, self._lifecycle, Path(path), self._audit_log, now)
+        )
 
     @classmethod
     def restore(

@@ -17,6 +17,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
     audit       what leaks, measured on stores made for it
+    audit_log   what was done with a store: show, verify, export
     demo        a year of flights, and plots
     evaluate    the paper's figures, and a report
     progress    bars, remarks, and a stop that loses nothing

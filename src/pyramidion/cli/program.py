@@ -12,6 +12,7 @@ from typing import NoReturn
 from pyramidion import __version__
 from pyramidion.cli import (
     audit,
+    audit_log,
     demo,
     evaluate,
     intrusion,
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_tables(commands)
     store.add_copies(commands)
     intrusion.add(commands)
+    audit_log.add(commands)
     audit.add(commands)
     demo.add(commands)
     evaluate.add(commands)

@@ -4,6 +4,7 @@ lock            held by the process that owns the store
 catalogue.db    what is here, see `pyramidion.storage.catalogue`
 hot/            segments of raw rows, encrypted
 tables/         count tables, encrypted
+audit.db        what was done, see `pyramidion.audit_log`
 """
 
 from __future__ import annotations
