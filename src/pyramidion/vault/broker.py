@@ -32,7 +32,7 @@ from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Revocation
 from pyramidion.vault.high_water import HighWater
 from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, decrypted
-from pyramidion.vault.stream import Sealer, challenge_context
+from pyramidion.vault.stream import END, FILE, Sealer, challenge_context, fault, pieces
 
 T = TypeVar("T")
 
@@ -229,27 +229,25 @@ class Broker:
     def _streamed(self, grant: Grant, sealer: Sealer) -> Iterator[bytes]:
         yield sealer.opening
         try:
-            for frame in self._frames(grant, sealer):
+            for kind, piece in self._pieces(grant):
                 self._refuse_over(grant)
-                yield frame
+                yield sealer.frame(kind, piece)
             return
         except PyramidionError as error:
-            fault: PyramidionError = error
+            why: PyramidionError = error
         except Exception:  # its words may quote a row
-            fault = StorageError(
-                "the broker could not read the vault; look at the machine it is on"
-            )
+            why = StorageError("the broker could not read the vault; look at the machine it is on")
         with suppress(PyramidionError), self._lock:  # it has ended, logged or not
-            self._note(grant.id, str(fault))
-        yield sealer.fault(type(fault).__name__, str(fault))
+            self._note(grant.id, str(why))
+        yield sealer.frame(*fault(why))
 
-    def _frames(self, grant: Grant, sealer: Sealer) -> Iterator[bytes]:
+    def _pieces(self, grant: Grant) -> Iterator[tuple[bytes, bytes]]:
         for file in grant.files:
-            yield sealer.file(file.header.name)
+            yield FILE, file.header.name.encode()
             for batch in self._rows(grant, file):
                 killpoints.reach("vault.decrypted")
-                yield from sealer.batch(batch)
-        yield sealer.end()
+                yield from pieces(batch)
+        yield END, b""
 
     def _rows(self, grant: Grant, file: Granted) -> Iterator[pa.RecordBatch]:
         """The granted rows and columns of a file; without rows, one batch that has none."""

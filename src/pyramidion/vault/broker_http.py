@@ -64,9 +64,8 @@ class BrokerServer:
                 self.broker.expire()
 
     def stop(self) -> None:
-        """Answer no more; all grants end."""
+        """Answer no more. Streams that run end when the broker is closed."""
         self._stopped.set()
-        self.broker.close()
         self._server.shutdown()
         self._server.server_close()
         for thread in self._threads:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from pyramidion.errors import FormatError
+from pyramidion.errors import FormatError, PyramidionError
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import canonical
@@ -71,28 +71,23 @@ class Sealer:
         self._count += 1
         return _framed(self._cipher.encrypt(nonce, kind + piece, self._context))
 
-    def file(self, name: str) -> bytes:
-        """The frame that begins a file."""
-        return self.frame(FILE, name.encode())
 
-    def batch(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """The frames of a batch."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        data = memoryview(sink.getvalue())
-        last = max(0, (len(data) - 1) // PIECE)
-        for number in range(last + 1):
-            piece = bytes(data[number * PIECE : (number + 1) * PIECE])
-            yield self.frame(BATCH if number == last else PART, piece)
+def pieces(batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes]]:
+    """A batch as the kinds and pieces of its frames."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = memoryview(sink.getvalue())
+    last = max(0, (len(data) - 1) // PIECE)
+    for number in range(last + 1):
+        piece = bytes(data[number * PIECE : (number + 1) * PIECE])
+        yield (BATCH if number == last else PART), piece
 
-    def fault(self, kind: str, sentence: str) -> bytes:
-        """The frame that says why there is no more."""
-        return self.frame(FAULT, json.dumps({"kind": kind, "error": sentence}).encode())
 
-    def end(self) -> bytes:
-        """The last frame."""
-        return self.frame(END)
+def fault(error: PyramidionError) -> tuple[bytes, bytes]:
+    """The kind and piece of the frame that says why there is no more."""
+    told = {"kind": type(error).__name__, "error": str(error)}
+    return FAULT, json.dumps(told).encode()
 
 
 class Opener:
