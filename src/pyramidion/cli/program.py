@@ -23,6 +23,7 @@ from pyramidion.cli import (
     schema,
     status,
     store,
+    vault,
 )
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
+    vault.add(commands)
     intrusion.add(commands)
     audit_log.add(commands)
     audit.add(commands)

@@ -7,5 +7,6 @@ documents   requests, grants and revocations: signed, carried between people
 high_water  a clock that never goes back
 stream      granted rows on their way, sealed to the engineer
 broker      the process that opens what was granted; broker_http, its address
+brokering   a broker for the store in a directory, and how it is found
 reader      what an engineer does with a grant
 """
