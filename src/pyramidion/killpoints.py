@@ -48,6 +48,10 @@ POINTS = (
     "erase.destroyed",
     "erase.unlinked",
     "erase.after",
+    "vault.written",
+    "vault.committed",
+    "vault.stored",
+    "vault.settled",
 )
 
 _armed: list[object] = []
