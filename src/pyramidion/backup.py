@@ -4,13 +4,15 @@ A backup holds the same encrypted files, the audit log so far, and a consistent 
 catalogue. Its keys
 are wrapped by the store key of the moment, which the next erasure destroys: so a backup can
 never bring back what was erased, and one must be made after each hot step. Making it again
-in the same place copies only what is new.
+in the same place copies only what is new. Files that are sealed and not in the vault yet are
+copied, too: a restored store takes them there, whether the other one did so or not.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from pyramidion.audit_log import AUDIT_LOG, AuditLog
@@ -18,7 +20,7 @@ from pyramidion.errors import StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.catalogue import facts
 from pyramidion.storage.disk import explained, remove, sync
-from pyramidion.storage.home import CATALOGUE, HOT, TABLES, Home, made
+from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, TABLES, Home, made
 from pyramidion.storage.keys import KeyHolder
 
 
@@ -69,21 +71,33 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         with lifecycle.arrivals:
             home.catalogue.copy_to(fresh)
             segments = {step.file: step.length for step in lifecycle.hot.steps}
+            backlog = _backlog(home)
         arenas = {
             row["file"] for row in home.catalogue.all("SELECT file FROM arenas WHERE current = 1")
         }
         copied = sum(_copy_file(home.path / TABLES, path / TABLES, name) for name in arenas)
         for name, length in segments.items():
             copied += _copy_file(home.path / HOT, path / HOT, name, length)
-        for each in (path / TABLES, path / HOT, fresh):
+        (path / BACKLOG).mkdir(mode=0o700, exist_ok=True)
+        for name in backlog:
+            with suppress(FileNotFoundError):  # the vault has it by now
+                copied += _copy_file(home.path / BACKLOG, path / BACKLOG, name)
+        for each in (path / TABLES, path / HOT, path / BACKLOG, fresh):
             sync(each)
         copied += fresh.stat().st_size
         os.replace(fresh, path / CATALOGUE)
         sync(path)
-        for folder, known in ((TABLES, arenas), (HOT, set(segments))):
+        for folder, known in ((TABLES, arenas), (HOT, set(segments)), (BACKLOG, backlog)):
             strangers = {file.name for file in (path / folder).iterdir()} - known
             remove(path / folder, strangers)
     return copied
+
+
+def _backlog(home: Home) -> set[str]:
+    """The files that are sealed and not in the vault yet."""
+    query = "SELECT name FROM vault_files WHERE stored IS NULL AND gone IS NULL"
+    names = [row["name"] for row in home.catalogue.all(query)]
+    return {f"{name}.{suffix}" for name in names for suffix in ("parquet", "json")}
 
 
 def _copy_file(source: Path, target: Path, name: str, length: int | None = None) -> int:

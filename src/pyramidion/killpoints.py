@@ -52,6 +52,10 @@ POINTS = (
     "vault.logged",
     "vault.fetched",
     "vault.decrypted",
+    "vault.written",
+    "vault.committed",
+    "vault.stored",
+    "vault.settled",
 )
 
 _armed: list[object] = []

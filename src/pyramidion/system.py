@@ -1,7 +1,7 @@
 """START HERE: a store for one stream of observations, its verbs in the data's order.
 
 create, open            one process owns a store; all is as it was left
-observe                 rows in: durable, hot, counted under noise, handed to the vault
+observe                 rows in: durable, hot, counted under noise, taken by the vault
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
@@ -11,6 +11,7 @@ add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
 audit_log               what was done, in entries that cannot be changed afterwards
 backup, restore         a copy that shares the fate of its keys
+vault, attach_vault     the raw history, sealed to a custodian
 reseed                  after a break-in: what the intruder has seen is frozen
 verify, mend, rebuild   tables that were damaged or tampered with
 """
@@ -23,18 +24,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.arrivals import Arrivals, Resume, VaultHook
+from pyramidion.arrivals import Arrivals, Resume
 from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import StateError
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.models import Model
@@ -59,6 +62,12 @@ from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyramidion.vault.custody import PublicKey
+    from pyramidion.vault.vault import Vault
+
 Clock = Callable[[], float]
 T = TypeVar("T")
 
@@ -72,7 +81,7 @@ class Pyramid:
     Made by `create` or `open`; closed by `close`, or at the end of a ``with``.
     """
 
-    def __init__(self, home: Home, clock: Clock, vault: VaultHook | None) -> None:
+    def __init__(self, home: Home, clock: Clock) -> None:
         self._home = home
         self._clock = clock
         self._latest = int(home.catalogue.about("clock", "0"))
@@ -82,7 +91,7 @@ class Pyramid:
         self._schedule = Schedule(self._lifecycle)
         Reading(self._lifecycle)
         cores = os.cpu_count() or 1
-        self._arrivals = Arrivals(self._lifecycle, vault, threads=cores)
+        self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._training = Training(self._lifecycle, self._serving)
         self._arrivals.taken.append(self._training.learn)
@@ -91,6 +100,9 @@ class Pyramid:
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
+        self._vault: Vault | None = None
+        if home.catalogue.about("vault", ""):
+            self._open_vault()
 
     # --- a store -------------------------------------------------------------------
 
@@ -103,13 +115,22 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
+        vault: str | None = None,
+        custodian: PublicKey | None = None,
     ) -> Self:
-        """Make a new store. ``keys`` says where its store key is held: outside its directory."""
+        """Make a new store. ``keys`` says where its store key is held: outside its directory.
+
+        With a ``vault``, a directory or a URL for fsspec, every batch is sealed there to the
+        ``custodian``.
+        """
         Lifecycle.refuse_unusable(schema, settings)
+        if (vault is None) != (custodian is None):
+            raise SchemaError("a vault needs a place and a custodian's public key; give both")
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
+        if vault is not None and custodian is not None:
+            about["vault"] = _vaults().attached(vault, custodian, Path(path))
         home = Home.create(Path(path), holder_at(keys), about)
-        return cls._opened(home, clock, vault, begun="store.created")
+        return cls._opened(home, clock, begun="store.created")
 
     @classmethod
     def open(
@@ -118,7 +139,6 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
         train: bool = True,
     ) -> Self:
         """Open a store, as it was acknowledged last; then do what became due meanwhile.
@@ -129,20 +149,15 @@ class Pyramid:
         if home.is_backup:
             home.close()
             raise StateError(f"{path} is a backup; restore it to a new path, and open that")
-        return cls._opened(home, clock, vault, train)
+        return cls._opened(home, clock, train)
 
     @classmethod
     def _opened(
-        cls,
-        home: Home,
-        clock: Clock,
-        vault: VaultHook | None,
-        train: bool = True,
-        begun: str = "log.began",
+        cls, home: Home, clock: Clock, train: bool = True, begun: str = "log.began"
     ) -> Self:
         try:
             home.settle()
-            pyramid = cls(home, clock, vault)
+            pyramid = cls(home, clock)
         except BaseException:
             home.close()
             raise
@@ -213,7 +228,7 @@ class Pyramid:
     # --- rows in -------------------------------------------------------------------
 
     def observe(self, batch: Any, *, key: str | None = None, errors: Errors = "refuse") -> Receipt:
-        """Accept rows: when this returns they are durable, hot, counted and handed to the vault.
+        """Accept rows: when this returns they are durable, hot and counted; the vault seals them.
 
         Bad rows refuse the whole batch, or are left out and counted in the receipt
         with ``errors="skip"``. A batch sent again with the same ``key``, while it is
@@ -270,6 +285,8 @@ class Pyramid:
         """In the keeper."""
         self._training.trained.clear()
         done = self._schedule.advance(now)
+        if self._vault is not None:
+            self._vault.advance(now)
         self._serving.mend()
         self._training.catch_up(now)
         done.trained = sorted(set(self._training.trained))
@@ -278,12 +295,58 @@ class Pyramid:
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         try:
-            due = self._schedule.is_due(now) or self._serving.lacking or self._training.due
+            due = self._due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
                 self._threads.keep(lambda: self._advanced(now))
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
+
+    def _due(self, now: int) -> bool:
+        sealing = self._vault is not None and self._vault.due(now)
+        return sealing or self._schedule.is_due(now)
+
+    # --- the vault -----------------------------------------------------------------
+
+    @property
+    def vault(self) -> Vault | None:
+        """Where the raw history is sealed, if it is."""
+        self._usable()
+        return self._vault
+
+    def attach_vault(self, url: str, custodian: PublicKey) -> Vault:
+        """Seal what is observed from now on; a store keeps its vault for good."""
+        self._usable()
+        return self._threads.move(lambda: self._attach_vault(url, custodian))
+
+    def _attach_vault(self, url: str, custodian: PublicKey) -> Vault:
+        """In the keeper."""
+        if self._vault is not None:
+            raise StateError("this store has a vault already; it keeps the one it has")
+        about = _vaults().attached(url, custodian, self._home.path)
+        with self._lifecycle.moves, self._lifecycle.arrivals:
+            with self._home.catalogue.transaction():
+                self._home.catalogue.note(vault=about, vaulted=self._lifecycle.last_batch())
+            return self._open_vault()
+
+    def _open_vault(self) -> Vault:
+        lifecycle, vaults = self._lifecycle, _vaults()
+        vault: Vault = vaults.Vault(
+            self._home.catalogue.about("vault"),
+            vaults.Surroundings(
+                lifecycle.catalogue,
+                lifecycle.keys,
+                lifecycle.hot,
+                lifecycle.settings,
+                lifecycle.arrivals,
+                lifecycle.erase,
+                self._now,
+                self._home.path,
+            ),
+        )
+        vault.log = self._audit_log
+        self._vault = self._arrivals.vault = vault
+        return vault
 
     # --- features out --------------------------------------------------------------
 
@@ -485,7 +548,8 @@ class Pyramid:
         """What the store holds now."""
         self._usable()
         now = self._now()
-        return status_of(self._home.path, self._lifecycle, now, self._schedule.is_due(now))
+        vault = None if self._vault is None else self._vault.status()
+        return status_of(self._home.path, self._lifecycle, now, self._due(now), vault)
 
     # --- copies ----------------------------------------------------------------------
 
@@ -508,7 +572,6 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
     ) -> Self:
         """Make a store of a backup, in place of the one it was made of.
 
@@ -517,4 +580,10 @@ class Pyramid:
         of the reserves is given up, since it is not known what was spent.
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
-        return cls._opened(home, clock, vault)
+        return cls._opened(home, clock)
+
+
+def _vaults() -> ModuleType:
+    """What a vault is made of, where its extra is installed."""
+    refuse_missing("a vault", ["cryptography.hazmat.primitives.hpke"], "vault")
+    return import_module("pyramidion.vault.vault")

@@ -162,9 +162,7 @@ def request(arguments: argparse.Namespace) -> None:
     with opened(arguments) as pyramid:
         vault = vault_files.vault_of(pyramid)
         if found.store != vault.store:
-            raise StateError(
-                "the broker there is for another store; give the address of this one's"
-            )
+            raise StateError("the broker there is another store's; give the address of this one's")
         _write(arguments.key_output, text)
         try:
             made = vault.request(

@@ -73,8 +73,8 @@ def _told(found: VaultStatus) -> str:
     if found.backlog_files:
         why = f" ({found.problem})" if found.problem else ""
         lines.append(
-            f"backlog    {several(found.backlog_files, 'file')}, {size(found.backlog_bytes)}, since "
-            f"{date(found.backlog_since)}{why}"
+            f"backlog    {several(found.backlog_files, 'file')}, {size(found.backlog_bytes)}, "
+            f"since {date(found.backlog_since)}{why}"
         )
     if found.to_delete:
         lines.append(f"to delete  {several(found.to_delete, 'file')} that nothing opens any more")

@@ -53,8 +53,8 @@ def add(verbs: Commands[Parser]) -> None:
     opening = verbs.add_parser(
         "open",
         help="read the rows of a grant",
-        description="Read the rows of a grant, from the broker, into a new file. They are raw (P1), "
-        "and nothing takes back what was read.",
+        description="Read the rows of a grant, from the broker, into a new file. They are raw "
+        "(P1), and nothing takes back what was read.",
     )
     opening.add_argument("grant", metavar="GRANT.json", type=Path)
     opening.add_argument(
@@ -65,8 +65,8 @@ def add(verbs: Commands[Parser]) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="write here, to a new file: Parquet, Arrow, Feather, NDJSON, CSV or TSV, as its suffix "
-        "says; - for an Arrow stream to stdout",
+        help="write here, to a new file: Parquet, Arrow, Feather, NDJSON, CSV or TSV, as its "
+        "suffix says; - for an Arrow stream to stdout",
     )
     opening.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
     opening.add_argument("--data", metavar="DIR", type=folder, help="the directory of the store")

@@ -18,8 +18,7 @@ from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.storage.catalogue import facts
 from pyramidion.storage.disk import explained, write_durably
-from pyramidion.storage.home import CATALOGUE
-from pyramidion.vault.backlog import BACKLOG
+from pyramidion.storage.home import BACKLOG, CATALOGUE
 from pyramidion.vault.broker import Broker
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.custody import PublicKey

@@ -50,22 +50,28 @@ def unmarked(table: pa.Table) -> pa.Table:
 
 def encrypted(table: pa.Table, key: bytes, *, store: str, name: str) -> pa.Buffer:
     """A table as the bytes of an encrypted Parquet file."""
+    sink = pa.BufferOutputStream()
+    with encrypting(sink, table.schema, key, store=store, name=name) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def encrypting(sink: Any, schema: pa.Schema, key: bytes, *, store: str, name: str) -> Any:
+    """A writer of row groups into an encrypted Parquet file; closed, the file is whole."""
     import pyarrow.parquet as pq
     import pyarrow.parquet.encryption as pe
 
     properties = pe.create_encryption_properties(
         key, aad_prefix=_prefix(store, name), store_aad_prefix=False
     )
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    return pq.ParquetWriter(
         sink,
+        schema,
         compression="lz4",
-        use_dictionary=[name for name in OWN if name in table.column_names],
+        use_dictionary=[name for name in OWN if name in schema.names],
         write_statistics=False,
         encryption_properties=properties,
     )
-    return sink.getvalue()
 
 
 def digest_of(data: Any) -> str:
