@@ -175,6 +175,20 @@ def test_a_grant_ends_with_the_broker_s_process(desk: Desk) -> None:
     refused(desk, grant, "started again")
 
 
+def test_the_log_has_every_broker_by_its_fingerprint(desk: Desk) -> None:
+    first, desk.broker = desk.broker, desk.started()
+    told = [said["broker"] for said in desk.said("vault.broker")]
+    assert told == [first.public.fingerprint, desk.broker.public.fingerprint]
+
+
+def test_a_broker_that_stops_logs_the_end_of_its_grants(desk: Desk) -> None:
+    grant = desk.grant()
+    desk.broker.present(grant.to_json())
+    desk.broker.close()
+    assert desk.said("vault.expired") == [{"grant": grant.id, "why": "the broker was stopped"}]
+    refused(desk, grant, "not held")
+
+
 def test_a_grant_for_a_column_that_is_not_there_is_refused(desk: Desk) -> None:
     refused(desk, desk.grant(columns=["carrier", "price"]), "does not have|do not have")
 
@@ -399,6 +413,15 @@ def test_a_grant_can_be_revoked_before_it_is_shown(desk: Desk) -> None:
     desk.broker.revoke(revocation(grant))
     refused(desk, grant, "taken back")
     assert len(desk.said("vault.revoked")) == 1
+
+
+def test_a_grant_that_is_over_can_be_revoked_once_more(desk: Desk) -> None:
+    grant = desk.grant(lasts=HOUR)
+    desk.broker.present(grant.to_json())
+    desk.times.pass_(HOUR)
+    desk.broker.expire()
+    desk.broker.revoke(revocation(grant))
+    assert desk.kinds() == ["vault.granted", "vault.expired", "vault.revoked"]
 
 
 def test_somebody_else_s_revocation_is_refused(desk: Desk) -> None:

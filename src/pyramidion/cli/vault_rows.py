@@ -89,16 +89,16 @@ def broker(arguments: argparse.Namespace) -> None:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    made = broker_at(arguments.data)
-    server = BrokerServer(made, arguments.host, arguments.port)
-    with announced(arguments.data, server):
-        server.start()
-        try:
-            _announce(arguments, server)
-            stopped.wait()
-        finally:
-            made.close()
-            server.stop()
+    with broker_at(arguments.data) as made:
+        server = BrokerServer(made, arguments.host, arguments.port)
+        with announced(arguments.data, server):
+            server.start()
+            try:
+                _announce(arguments, server)
+                stopped.wait()
+            finally:
+                made.close()
+                server.stop()
     if not arguments.json:
         print("stopped; all grants of this broker are over")
 

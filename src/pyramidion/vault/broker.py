@@ -9,7 +9,8 @@ it, and so ends with the process. Nothing it decrypts touches a disk.
     revoke      the custodian's word that a grant is over, at once, running streams too
     expire      drops the grants whose time is over, by a clock that never goes back
 
-The audit log has each step before it is taken. What cannot be logged does not happen.
+The audit log has each step before it is taken, and each broker by its fingerprint: what was
+granted to an earlier one is over. What cannot be logged does not happen.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class Broker:
         self._unlogged: list[str] = []
         self._challenges: dict[str, tuple[str, int]] = {}
         self._refusals: deque[int] = deque(maxlen=REFUSALS)
+        self._append("vault.broker", broker=self.public.fingerprint)
 
     @property
     def public(self) -> PublicKey:
@@ -136,7 +138,7 @@ class Broker:
         with self._lock:
             revocation = self._checked(lambda: Revocation.from_json(text, self.custodian))
             ended = revocation.grant
-            if ended not in self._over:
+            if self._over.get(ended) != _REVOKED:
                 held = self._held.pop(ended, None)  # also where the log then fails
                 self._over[ended] = _REVOKED
                 self._append("vault.revoked", grant=ended, held=int(held is not None))
@@ -156,11 +158,12 @@ class Broker:
 
     def close(self) -> None:
         """End all grants, and running streams at their next piece."""
-        with self._lock:
-            for held in self._held:
-                self._over[held] = _ENDED
-            self._held.clear()
+        with self._lock, suppress(PyramidionError):
+            held, self._held = self._held, {}
             self._challenges.clear()
+            self._over |= dict.fromkeys(held, _ENDED)
+            for grant in held:
+                self._append("vault.expired", grant=grant, why="the broker was stopped")
 
     # --- what is refused ------------------------------------------------------------------
 

@@ -42,8 +42,9 @@ class Near:
         return self._place.get(name)
 
 
-def broker_at(path: Path) -> Broker:
-    """A broker for the vault of a store, with a key of its own that nobody else has."""
+@contextmanager
+def broker_at(path: Path) -> Iterator[Broker]:
+    """A broker for the vault of a store, with a key of its own; all its grants end with it."""
     if not (path / CATALOGUE).exists():
         raise StorageError(f"there is no store at {path}; give the right path")
     said = facts(path / CATALOGUE)
@@ -57,7 +58,15 @@ def broker_at(path: Path) -> Broker:
     except (ValueError, KeyError, TypeError):
         raise FormatError(f"{path} does not say its vault; restore it from a backup") from None
     files = Near(path / BACKLOG, place_at(url))
-    return Broker(files, said["store"], custodian, AuditLog(path / AUDIT_LOG))
+    log = AuditLog(path / AUDIT_LOG)
+    try:
+        broker = Broker(files, said["store"], custodian, log)
+        try:
+            yield broker
+        finally:
+            broker.close()
+    finally:
+        log.close()
 
 
 @contextmanager
@@ -75,11 +84,6 @@ def announced(path: Path, server: BrokerServer) -> Iterator[None]:
         with suppress(OSError):
             if json.loads(note.read_bytes()) == told:
                 note.unlink()
-
-
-def address_at(path: Path) -> str:
-    """Where the broker of a store says that it answers."""
-    return _noted(path)[0]
 
 
 def found_at(path: Path) -> tuple[str, Hello]:

@@ -335,7 +335,7 @@ class Vault:
         self._tell(
             "vault.requested",
             now,
-            request=request.id,
+            request=request.digest,
             engineer=engineer,
             first=first,
             last=last,
