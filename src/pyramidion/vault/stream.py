@@ -1,6 +1,6 @@
 """Rows on their way from a broker to an engineer: sealed, in order, whole or seen to be cut.
 
-    opening     the stream's key, sealed to the engineer (HPKE) and signed by the broker
+    opening     the broker's signature, and the stream's key, sealed to the engineer (HPKE)
     frames      length, then AES-GCM of a kind and a piece; the nonce counts, and the grant, the
                 broker and the challenge are bound in
 
@@ -20,21 +20,20 @@ import json
 import os
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pyramidion.errors import FormatError, PyramidionError
-from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import canonical
 
 FILE, PART, BATCH, FAULT, END = b"F", b"P", b"B", b"X", b"E"
 PIECE = 1 << 20  # bytes of a frame: little to hold, much to a call
-_LENGTH = 4
-_TAG = 16
+_LENGTH, _TAG, _SIGNATURE = 4, 16, 64  # bytes
 
 
 class Readable(Protocol):
@@ -62,8 +61,7 @@ class Sealer:
         self._context = context_of(grant, token)
         self._cipher, self._count = AESGCM(key), 0
         sealed = grant.key.seal(key, self._context)
-        told = {"key": sealed, "signature": broker.sign(self._context + sealed)}
-        self.opening = _framed(canonical({name: coded(value) for name, value in told.items()}))
+        self.opening = _framed(broker.sign(self._context + sealed) + sealed)
 
     def frame(self, kind: bytes, piece: bytes = b"") -> bytes:
         """One frame."""
@@ -99,12 +97,8 @@ class Opener:
         self._cipher = AESGCM(self._opening(grant.broker, key))
 
     def _opening(self, broker: PublicKey, key: PrivateKey) -> bytes:
-        try:
-            told: Any = json.loads(self._raw())
-        except ValueError:
-            told = None
-        told = told if isinstance(told, dict) else {}
-        sealed, signature = (decoded(told.get(n), "a stream") for n in ("key", "signature"))
+        data = self._raw()
+        signature, sealed = data[:_SIGNATURE], data[_SIGNATURE:]
         if not broker.signed(signature, self._context + sealed):
             raise FormatError(
                 "these rows do not come from the broker that the grant names; check the address, "
