@@ -13,12 +13,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditLog",
+    "Broker",
+    "BrokerServer",
     "Categorical",
     "Continuous",
     "CountFeaturizer",
     "Entry",
     "FlooredScaler",
     "FormatError",
+    "Grant",
+    "GrantedRows",
     "Guarantee",
     "KeyHolderError",
     "Label",
@@ -27,9 +31,13 @@ __all__ = [
     "ObservationError",
     "Plan",
     "PrivacyError",
+    "PrivateKey",
+    "PublicKey",
     "Pyramid",
     "PyramidionError",
     "Receipt",
+    "Request",
+    "Revocation",
     "Schema",
     "SchemaError",
     "Settings",
@@ -40,7 +48,10 @@ __all__ = [
     "Verification",
     "VowpalClassifier",
     "VowpalRegressor",
+    "broker_at",
+    "open_grant",
     "plan",
+    "revoke_grant",
     "verify_lines",
 ]
 
@@ -70,6 +81,12 @@ _HOMES = {
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.system": ("Pyramid",),
+    "pyramidion.vault.broker": ("Broker",),
+    "pyramidion.vault.broker_http": ("BrokerServer",),
+    "pyramidion.vault.brokering": ("broker_at",),
+    "pyramidion.vault.custody": ("PrivateKey", "PublicKey"),
+    "pyramidion.vault.documents": ("Grant", "Request", "Revocation"),
+    "pyramidion.vault.reader": ("GrantedRows", "open_grant", "revoke_grant"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -99,6 +116,12 @@ if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt
     from pyramidion.system import Pyramid
+    from pyramidion.vault.broker import Broker
+    from pyramidion.vault.broker_http import BrokerServer
+    from pyramidion.vault.brokering import broker_at
+    from pyramidion.vault.custody import PrivateKey, PublicKey
+    from pyramidion.vault.documents import Grant, Request, Revocation
+    from pyramidion.vault.reader import GrantedRows, open_grant, revoke_grant
 
 
 def __getattr__(name: str) -> Any:

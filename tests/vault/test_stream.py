@@ -17,7 +17,7 @@ from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from pyramidion.vault.broker_http import CONNECTIONS, LONGEST
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.reader import hello, open_grant, revoke
+from pyramidion.vault.reader import hello, open_grant, revoke_grant
 from pyramidion.vault.stream import END, FILE, Opener, Sealer, pieces
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk
 
@@ -186,7 +186,7 @@ def test_a_revocation_is_taken_to_the_broker(desk: Desk) -> None:
     made = desk.grant()
     with desk.served() as address:
         text = Revocation.make(made.id, CUSTODIAN, now=1).to_json()
-        assert revoke(text, address) == made.id
+        assert revoke_grant(text, address) == made.id
         with pytest.raises(StateError, match="taken back"):
             desk.rows(made, address)
 

@@ -332,7 +332,7 @@ def revoke(arguments: argparse.Namespace) -> None:
     text = _revocation(arguments)
     if arguments.output is not None:
         _write(arguments.output, text)
-    ended = str(json.loads(text)["grant"]) if at is None else reader.revoke(text, at)
+    ended = str(json.loads(text)["grant"]) if at is None else reader.revoke_grant(text, at)
     if arguments.json:
         print(json.dumps({"grant": ended, "delivered": at is not None}))
     elif at is None:

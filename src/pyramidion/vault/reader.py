@@ -1,7 +1,7 @@
 """What an engineer does with a grant: take it to the broker, and have its rows.
 
     open_grant      presents the grant, answers the challenge, and gives the rows as they come
-    revoke          takes a revocation to the broker
+    revoke_grant    takes a revocation to the broker
     hello           who answers at an address
 
 The rows come from the broker that the grant names, or not at all, and all of them, or an
@@ -49,7 +49,7 @@ def hello(address: str) -> Hello:
     )
 
 
-def revoke(text: str | bytes, address: str) -> str:
+def revoke_grant(text: str | bytes, address: str) -> str:
     """Take a revocation to a broker; the id of the grant that is over."""
     return str(_asked(address, "POST", "/revocations", text).get("revoked"))
 
