@@ -39,6 +39,7 @@ FACTS = {
     "keys": "every key is used and opens; the holder has one store key",
     "withdrawn": "what was withdrawn is in no table and no hot row, and the rest is",
     "deletions": "every erasure that began is recorded and complete",
+    "audit log": "the audit log is sound",
 }
 
 
@@ -55,6 +56,7 @@ def problems(store: Pyramid, model: Model, now: int, vault: Path) -> Iterator[Pr
     yield from look.files()
     yield from look.keys()
     yield from look.deletions()
+    yield from (("audit log", problem) for problem in store.audit_log.verify().problems)
 
 
 class Look:
@@ -259,7 +261,8 @@ class Look:
         sizes = {file: (self.store.path / "hot" / file).stat().st_size for file in lengths}
         if sizes != lengths:
             yield "files", "a segment has bytes that nobody acknowledged"
-        beside = {"lock", "hot", "tables", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm"}
+        beside = {"lock", "hot", "tables"}
+        beside |= {f"{db}.db{end}" for db in ("catalogue", "audit") for end in ("", "-wal", "-shm")}
         strangers = {file.name for file in self.store.path.iterdir()} - beside
         if strangers:
             yield "files", f"{strangers} in the store"
