@@ -78,16 +78,19 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         copied = sum(_copy_file(home.path / TABLES, path / TABLES, name) for name in arenas)
         for name, length in segments.items():
             copied += _copy_file(home.path / HOT, path / HOT, name, length)
-        (path / BACKLOG).mkdir(mode=0o700, exist_ok=True)
+        folders = {TABLES: arenas, HOT: set(segments)}
+        if backlog or (path / BACKLOG).exists():
+            (path / BACKLOG).mkdir(mode=0o700, exist_ok=True)
+            folders[BACKLOG] = backlog
         for name in backlog:
             with suppress(FileNotFoundError):  # the vault has it by now
                 copied += _copy_file(home.path / BACKLOG, path / BACKLOG, name)
-        for each in (path / TABLES, path / HOT, path / BACKLOG, fresh):
+        for each in (*(path / folder for folder in folders), fresh):
             sync(each)
         copied += fresh.stat().st_size
         os.replace(fresh, path / CATALOGUE)
         sync(path)
-        for folder, known in ((TABLES, arenas), (HOT, set(segments)), (BACKLOG, backlog)):
+        for folder, known in folders.items():
             strangers = {file.name for file in (path / folder).iterdir()} - known
             remove(path / folder, strangers)
     return copied

@@ -29,7 +29,7 @@ from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import OWN, digest_of, encrypting
 
-GROUP = 50_000  # rows that are written together; half as many take a tenth longer a row
+GROUP = 100_000  # rows that are written together; a tenth as many take a quarter longer a row
 PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
 LOCK = "vault file"
 
@@ -95,8 +95,9 @@ class Draft:
         """Write what waits as a row group; the first one begins the file."""
         if self._sink is None:
             self._sink = _Sink(self._folder / parquet_of(self.name))
+            like = pa.concat_tables(self._waiting)
             self._writer = encrypting(
-                self._sink, self._schema, self._key, store=self._store, name=self.name
+                self._sink, like, self._key, store=self._store, name=self.name
             )
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=GROUP)

@@ -187,6 +187,7 @@ class Vault:
 
     def _after(self, files: Sequence[SealedFile]) -> None:
         for header in (file.header for file in files):
+            self._backlog.fresh.add(header.name)
             self._tell(
                 "vault.sealed",
                 self._parts.now(),
