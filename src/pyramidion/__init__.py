@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditLog",
+    "Broker",
+    "BrokerServer",
     "Categorical",
     "Continuous",
     "CountFeaturizer",
+    "Entry",
     "FlooredScaler",
     "FormatError",
+    "Grant",
+    "GrantedRows",
     "Guarantee",
     "KeyHolderError",
     "Label",
@@ -25,9 +31,13 @@ __all__ = [
     "ObservationError",
     "Plan",
     "PrivacyError",
+    "PrivateKey",
+    "PublicKey",
     "Pyramid",
     "PyramidionError",
     "Receipt",
+    "Request",
+    "Revocation",
     "Schema",
     "SchemaError",
     "Settings",
@@ -35,12 +45,19 @@ __all__ = [
     "StateError",
     "StorageError",
     "TrainingSet",
+    "Verification",
     "VowpalClassifier",
     "VowpalRegressor",
+    "broker_at",
+    "open_grant",
     "plan",
+    "revoke_grant",
+    "verify_lines",
 ]
 
 _HOMES = {
+    "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
+    "pyramidion.audit_log": ("AuditLog",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
@@ -64,10 +81,18 @@ _HOMES = {
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.system": ("Pyramid",),
+    "pyramidion.vault.broker": ("Broker",),
+    "pyramidion.vault.broker_http": ("BrokerServer",),
+    "pyramidion.vault.brokering": ("broker_at",),
+    "pyramidion.vault.custody": ("PrivateKey", "PublicKey"),
+    "pyramidion.vault.documents": ("Grant", "Request", "Revocation"),
+    "pyramidion.vault.reader": ("GrantedRows", "open_grant", "revoke_grant"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from pyramidion.audit_chain import Entry, Verification, verify_lines
+    from pyramidion.audit_log import AuditLog
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,
@@ -91,6 +116,12 @@ if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt
     from pyramidion.system import Pyramid
+    from pyramidion.vault.broker import Broker
+    from pyramidion.vault.broker_http import BrokerServer
+    from pyramidion.vault.brokering import broker_at
+    from pyramidion.vault.custody import PrivateKey, PublicKey
+    from pyramidion.vault.documents import Grant, Request, Revocation
+    from pyramidion.vault.reader import GrantedRows, open_grant, revoke_grant
 
 
 def __getattr__(name: str) -> Any:

@@ -1,20 +1,19 @@
 """From a batch to an acknowledgement: durable, hot, counted and handed on, each row once.
 
-    judge the rows ── write the record ──┬── sync ──────────────┬── commit ── hand to the vault
+    judge the rows ── write the record ──┬── sync ──────────────┬── commit ── the vault takes it
                                          └── count in memory ───┘
 
 A crash before the commit leaves nothing: the record lies beyond the length that the
 catalogue knows, and the counts were in memory. A failure takes the counts back. After the
-commit a batch is acknowledged, whatever the vault says: what it did not take is handed on
-again before the next batch is accepted, before the rows leave and at the next open; the
-vault tells a batch by its number.
+commit a batch is acknowledged, whatever becomes of it in the vault: the vault seals what it
+took behind the scenes, knows in the catalogue how far it has come, and reads what it has not
+sealed from the hot window again, at the latest before these rows leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +24,28 @@ from pyramidion.batches import Batch, columns_of, take
 from pyramidion.checks import encodable
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.killpoints import reach
-from pyramidion.lifecycle import Lifecycle
+from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Errors, Observations
 from pyramidion.people import Counts
 from pyramidion.populating import Part
 from pyramidion.storage.hot import Appended, Parts, Receipt, Stored
 
-VaultHook = Callable[[int, pa.Table], None]
-"""Takes a batch by its number, once durable; the same number again after a crash: do nothing."""
+
+class Taker(Protocol):
+    """A vault, as those see it who observe."""
+
+    def ready(self) -> None:
+        """Wait until a batch can be taken; what keeps it from sealing is raised here."""
+
+    def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+        """Take a batch by its number, once it is hot; it is sealed later."""
+
+    def leave(self, batches: list[int]) -> None:
+        """Seal these, where that is not done yet: they leave the hot window."""
+
+    def close(self) -> None:
+        """Finish what is being sealed."""
+
 
 Resume = tuple[bytes, int, int]
 """An import, the rows of it that came before a batch, and those that came with it."""
@@ -43,17 +56,14 @@ MOST_KEY = 1_000  # letters of an idempotency key
 class Arrivals:
     """Takes batches in, one at a time."""
 
-    def __init__(self, lifecycle: Lifecycle, vault: VaultHook | None, threads: int) -> None:
+    def __init__(self, lifecycle: Lifecycle, threads: int) -> None:
         self._lifecycle = lifecycle
         self._catalogue = lifecycle.catalogue
-        self._vault = vault
+        self.vault: Taker | None = None
         self._threads = threads
-        self._vaulted = int(self._catalogue.about("vaulted", "0"))
-        lifecycle.leaving.append(lambda _: self.hand_on())
+        lifecycle.leaving.append(self._leave)
         self.taken: list[Callable[[int, Observations, Batch], None]] = []
         """Called with the rows of each batch, as they came, once acknowledged."""
-        with suppress(Exception):  # tried again before the next batch is accepted
-            self.hand_on()
 
     def take(
         self,
@@ -67,7 +77,8 @@ class Arrivals:
         _refuse_unusable(once)
         lifecycle = self._lifecycle
         latest = now + lifecycle.settings.max_skew_us
-        self.hand_on()
+        if self.vault is not None:
+            self.vault.ready()
         # Read once: a stream that is asked again is empty. Columns only ever become fewer.
         data = Batch(*columns_of(data, lifecycle.schema.columns))
         while True:
@@ -92,8 +103,8 @@ class Arrivals:
                     table = _in_order(table, parts)
                     receipt = self._take(found, table, parts, now, once, resume)
                     number = lifecycle.last_batch()
-                    with suppress(Exception):  # acknowledged all the same; tried again before more
-                        self.hand_on(table)
+                    if self.vault is not None:
+                        self.vault.take(number, now, table, _windows(parts, len(found)))
                     break
         for call in self.taken:
             call(number, found, batch)
@@ -185,9 +196,9 @@ class Arrivals:
                 )
             if resume is not None:
                 self._go_on(*resume)
-            if self._vault is None:
-                self._vaulted = number
-            catalogue.note(next_batch=number + 1, clock=now, vaulted=self._vaulted)
+            catalogue.note(next_batch=number + 1, clock=now)
+            if self.vault is None:  # one that is attached later is not owed this
+                catalogue.note(vaulted=number)
         return stored
 
     def _go_on(self, key: bytes, before: int, after: int) -> None:
@@ -199,27 +210,14 @@ class Arrivals:
             )
         self._catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
 
-    def hand_on(self, newest: pa.Table | None = None) -> None:
-        """Hand to the vault what it has not got: the newest batch, and any left from a crash."""
-        with self._lifecycle.arrivals:
-            last = self._lifecycle.last_batch()
-            if self._vault is None or self._vaulted >= last:
-                return
-            if newest is not None and self._vaulted == last - 1:
-                self._vault(last, newest)
-            else:
-                for number, table, _ in self._lifecycle.hot.batches(self._waiting):
-                    self._vault(number, table)
-                    self._vaulted = number
-            self._vaulted = last
-
-    def _waiting(self, number: int, _: Parts) -> bool:
-        return number > self._vaulted
+    def _leave(self, leaving: Leaving) -> None:
+        if self.vault is not None:
+            self.vault.leave([batch.number for step in leaving.steps for batch in step.batches])
 
     def close(self) -> None:
-        """Note how far the vault has got."""
-        with self._catalogue.transaction():
-            self._catalogue.note(vaulted=self._vaulted)
+        """Let the vault finish."""
+        if self.vault is not None:
+            self.vault.close()
 
 
 def _in_order(table: pa.Table, parts: list[Part]) -> pa.Table:
@@ -233,6 +231,11 @@ def _in_order(table: pa.Table, parts: list[Part]) -> pa.Table:
 
 def _order(parts: list[Part]) -> NDArray[np.int64]:
     return np.concatenate([part.rows for part in parts if part.rows is not None])
+
+
+def _windows(parts: list[Part], rows: int) -> Parts:
+    """Window and rows of each part, in the order they lie."""
+    return [(p.window.number, rows if p.rows is None else len(p.rows)) for p in parts]
 
 
 def _receipt(found: Observations, parts: list[Part], counts: Counts | None) -> Receipt:

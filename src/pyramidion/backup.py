@@ -1,26 +1,30 @@
 """Copies of a store, and stores from copies.
 
-A backup holds the same encrypted files and a consistent copy of the catalogue. Its keys
+A backup holds the same encrypted files, the audit log so far, and a consistent copy of the
+catalogue. Its keys
 are wrapped by the store key of the moment, which the next erasure destroys: so a backup can
 never bring back what was erased, and one must be made after each hot step. Making it again
-in the same place copies only what is new.
+in the same place copies only what is new. Files that are sealed and not in the vault yet are
+copied, too: a restored store takes them there, whether the other one did so or not.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.catalogue import facts
 from pyramidion.storage.disk import explained, remove, sync
-from pyramidion.storage.home import CATALOGUE, HOT, TABLES, Home, made
+from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, TABLES, Home, made
 from pyramidion.storage.keys import KeyHolder
 
 
-def back_up(home: Home, lifecycle: Lifecycle, path: Path) -> int:
+def back_up(home: Home, lifecycle: Lifecycle, path: Path, log: AuditLog, now: int) -> int:
     """Bring a backup up to date, or make it; the bytes that were copied."""
     if path.resolve().is_relative_to(home.path.resolve()):
         raise StateError(f"a backup may not lie in the store; choose a path outside {home.path}")
@@ -29,11 +33,17 @@ def back_up(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         raise StateError(f"{path} is not a backup; choose an empty or new directory")
     if not new:
         _refuse_other(home, path)
+    to = os.fsencode(path.absolute()).decode("utf-8", "replace")
+
+    def copy(folder: Path) -> int:
+        told = _copy_log(log, folder, now, to)
+        return told + _copy(home, lifecycle, folder)
+
     with lifecycle.moves:
         if not new:
-            return _copy(home, lifecycle, path)
+            return copy(path)
         copied: list[int] = []
-        made(path, lambda folder: copied.append(_copy(home, lifecycle, folder)))
+        made(path, lambda folder: copied.append(copy(folder)))
         return copied[0]
 
 
@@ -44,6 +54,16 @@ def _refuse_other(home: Home, path: Path) -> None:
         raise StateError(f"{path} is not a backup of this store; choose an empty or new directory")
 
 
+def _copy_log(log: AuditLog, path: Path, now: int, to: str) -> int:
+    """The audit log first: it tells of the copy before there is one."""
+    fresh = path / f".{AUDIT_LOG}.new"
+    with explained(path):
+        fresh.unlink(missing_ok=True)
+        log.copy_to(fresh, now, to=to)
+        os.replace(fresh, path / AUDIT_LOG)
+        return (path / AUDIT_LOG).stat().st_size
+
+
 def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
     fresh = path / f".{CATALOGUE}.new"
     with explained(path):
@@ -51,21 +71,36 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
         with lifecycle.arrivals:
             home.catalogue.copy_to(fresh)
             segments = {step.file: step.length for step in lifecycle.hot.steps}
+            backlog = _backlog(home)
         arenas = {
             row["file"] for row in home.catalogue.all("SELECT file FROM arenas WHERE current = 1")
         }
         copied = sum(_copy_file(home.path / TABLES, path / TABLES, name) for name in arenas)
         for name, length in segments.items():
             copied += _copy_file(home.path / HOT, path / HOT, name, length)
-        for each in (path / TABLES, path / HOT, fresh):
+        folders = {TABLES: arenas, HOT: set(segments)}
+        if backlog or (path / BACKLOG).exists():
+            (path / BACKLOG).mkdir(mode=0o700, exist_ok=True)
+            folders[BACKLOG] = backlog
+        for name in backlog:
+            with suppress(FileNotFoundError):  # the vault has it by now
+                copied += _copy_file(home.path / BACKLOG, path / BACKLOG, name)
+        for each in (*(path / folder for folder in folders), fresh):
             sync(each)
         copied += fresh.stat().st_size
         os.replace(fresh, path / CATALOGUE)
         sync(path)
-        for folder, known in ((TABLES, arenas), (HOT, set(segments))):
+        for folder, known in folders.items():
             strangers = {file.name for file in (path / folder).iterdir()} - known
             remove(path / folder, strangers)
     return copied
+
+
+def _backlog(home: Home) -> set[str]:
+    """The files that are sealed and not in the vault yet."""
+    query = "SELECT name FROM vault_files WHERE stored IS NULL AND gone IS NULL"
+    names = [row["name"] for row in home.catalogue.all(query)]
+    return {f"{name}.{suffix}" for name in names for suffix in ("parquet", "json")}
 
 
 def _copy_file(source: Path, target: Path, name: str, length: int | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyramidion import records
+from pyramidion.audit_log import AuditLog
 from pyramidion.counts.layout import PRIOR
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
@@ -77,3 +78,14 @@ def take_over(store: Lifecycle, now: int) -> None:
         for window in store.windows.taking():
             store.close_window(window, now)
         store.catalogue.note(copy="")
+
+
+def begin_log(store: Lifecycle, log: AuditLog, kind: str, now: int) -> None:
+    """Have the log and the catalogue know each other; an entry tells where the log is a new one.
+
+    Its ``former`` is the fingerprint of the log that the store had, if it had one: that is gone.
+    """
+    former, first = store.catalogue.about("audit_log", ""), log.first
+    if former != first:
+        log.append(kind, now, store=store.catalogue.about("store"), former=former or None)
+        store.catalogue.note(audit_log=first)

@@ -48,6 +48,14 @@ POINTS = (
     "erase.destroyed",
     "erase.unlinked",
     "erase.after",
+    "vault.held",
+    "vault.logged",
+    "vault.fetched",
+    "vault.decrypted",
+    "vault.written",
+    "vault.committed",
+    "vault.stored",
+    "vault.settled",
 )
 
 _armed: list[object] = []

@@ -6,10 +6,14 @@ import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyramidion.guarantee import Guarantee
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
+
+if TYPE_CHECKING:
+    from pyramidion.vault.vault import VaultStatus
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Status:
     composed_epsilon: float | None = None
     """Where people are protected, what the tables of all retained windows tell about one."""
     composed_delta: float | None = None
+    vault: VaultStatus | None = None
+    """Where the raw history is sealed, if it is."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -75,6 +81,8 @@ class Status:
             del told["composed_epsilon"], told["composed_delta"]
         elif self.composed_epsilon == math.inf:
             told["composed_epsilon"] = None
+        if self.vault is None:
+            del told["vault"]
         return told
 
 
@@ -87,7 +95,9 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def status_of(path: Path, lifecycle: Lifecycle, now: int, due: bool) -> Status:
+def status_of(
+    path: Path, lifecycle: Lifecycle, now: int, due: bool, vault: VaultStatus | None = None
+) -> Status:
     """Look a store over."""
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
     windows = [
@@ -114,4 +124,5 @@ def status_of(path: Path, lifecycle: Lifecycle, now: int, due: bool) -> Status:
         due=due,
         composed_epsilon=None if spent is None else spent.composed_epsilon,
         composed_delta=None if spent is None else spent.composed_delta,
+        vault=vault,
     )

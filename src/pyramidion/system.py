@@ -1,7 +1,7 @@
 """START HERE: a store for one stream of observations, its verbs in the data's order.
 
 create, open            one process owns a store; all is as it was left
-observe                 rows in: durable, hot, counted under noise, handed to the vault
+observe                 rows in: durable, hot, counted under noise, taken by the vault
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
@@ -9,7 +9,9 @@ training_set            hot rows as features and labels, none meeting its own la
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
 status, ledger          what is there, and what it cost
+audit_log               what was done, in entries that cannot be changed afterwards
 backup, restore         a copy that shares the fate of its keys
+vault, attach_vault     the raw history, sealed to a custodian
 reseed                  after a break-in: what the intruder has seen is frozen
 verify, mend, rebuild   tables that were damaged or tampered with
 """
@@ -22,17 +24,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.arrivals import Arrivals, Resume, VaultHook
+from pyramidion.arrivals import Arrivals, Resume
+from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
-from pyramidion.changes import add_group, take_over, withdraw
+from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import StateError
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.models import Model
@@ -57,8 +62,16 @@ from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
 
-Clock = Callable[[], float]
+if TYPE_CHECKING:
+    from types import ModuleType
 
+    from pyramidion.vault.custody import PublicKey
+    from pyramidion.vault.vault import Vault
+
+Clock = Callable[[], float]
+T = TypeVar("T")
+
+MOST_WHY = 1_000  # letters of a reason that the audit log keeps
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -68,7 +81,7 @@ class Pyramid:
     Made by `create` or `open`; closed by `close`, or at the end of a ``with``.
     """
 
-    def __init__(self, home: Home, clock: Clock, vault: VaultHook | None) -> None:
+    def __init__(self, home: Home, clock: Clock) -> None:
         self._home = home
         self._clock = clock
         self._latest = int(home.catalogue.about("clock", "0"))
@@ -78,7 +91,7 @@ class Pyramid:
         self._schedule = Schedule(self._lifecycle)
         Reading(self._lifecycle)
         cores = os.cpu_count() or 1
-        self._arrivals = Arrivals(self._lifecycle, vault, threads=cores)
+        self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._training = Training(self._lifecycle, self._serving)
         self._arrivals.taken.append(self._training.learn)
@@ -86,6 +99,10 @@ class Pyramid:
         self._looked = 0
         self._closed = self._released = False
         self._closing = threading.Lock()
+        self._audit_log = AuditLog(home.path / AUDIT_LOG)
+        self._vault: Vault | None = None
+        if home.catalogue.about("vault", ""):
+            self._open_vault()
 
     # --- a store -------------------------------------------------------------------
 
@@ -98,13 +115,22 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
+        vault: str | None = None,
+        custodian: PublicKey | None = None,
     ) -> Self:
-        """Make a new store. ``keys`` says where its store key is held: outside its directory."""
+        """Make a new store. ``keys`` says where its store key is held: outside its directory.
+
+        With a ``vault``, a directory or a URL for fsspec, every batch is sealed there to the
+        ``custodian``.
+        """
         Lifecycle.refuse_unusable(schema, settings)
+        if (vault is None) != (custodian is None):
+            raise SchemaError("a vault needs a place and a custodian's public key; give both")
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
+        if vault is not None and custodian is not None:
+            about["vault"] = _vaults().attached(vault, custodian, Path(path))
         home = Home.create(Path(path), holder_at(keys), about)
-        return cls._opened(home, clock, vault)
+        return cls._opened(home, clock, begun="store.created")
 
     @classmethod
     def open(
@@ -113,7 +139,6 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
         train: bool = True,
     ) -> Self:
         """Open a store, as it was acknowledged last; then do what became due meanwhile.
@@ -124,19 +149,23 @@ class Pyramid:
         if home.is_backup:
             home.close()
             raise StateError(f"{path} is a backup; restore it to a new path, and open that")
-        return cls._opened(home, clock, vault, train)
+        return cls._opened(home, clock, train)
 
     @classmethod
-    def _opened(cls, home: Home, clock: Clock, vault: VaultHook | None, train: bool = True) -> Self:
+    def _opened(
+        cls, home: Home, clock: Clock, train: bool = True, begun: str = "log.began"
+    ) -> Self:
         try:
             home.settle()
-            pyramid = cls(home, clock, vault)
+            pyramid = cls(home, clock)
         except BaseException:
             home.close()
             raise
         try:
             if home.is_copy:
+                pyramid._audit_log.append("store.restored", pyramid._now())
                 take_over(pyramid._lifecycle, pyramid._now())
+            begin_log(pyramid._lifecycle, pyramid._audit_log, begun, pyramid._now())
             home.settled(pyramid._now())
             with pyramid._training.sleeping():
                 pyramid.advance()
@@ -160,6 +189,7 @@ class Pyramid:
             try:
                 self._arrivals.close()
             finally:  # a full disk must not keep the store locked
+                self._audit_log.close()
                 self._lifecycle.close()
                 self._home.close()
                 self._released = True
@@ -198,7 +228,7 @@ class Pyramid:
     # --- rows in -------------------------------------------------------------------
 
     def observe(self, batch: Any, *, key: str | None = None, errors: Errors = "refuse") -> Receipt:
-        """Accept rows: when this returns they are durable, hot, counted and handed to the vault.
+        """Accept rows: when this returns they are durable, hot and counted; the vault seals them.
 
         Bad rows refuse the whole batch, or are left out and counted in the receipt
         with ``errors="skip"``. A batch sent again with the same ``key``, while it is
@@ -255,6 +285,8 @@ class Pyramid:
         """In the keeper."""
         self._training.trained.clear()
         done = self._schedule.advance(now)
+        if self._vault is not None:
+            self._vault.advance(now)
         self._serving.mend()
         self._training.catch_up(now)
         done.trained = sorted(set(self._training.trained))
@@ -263,12 +295,58 @@ class Pyramid:
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
         try:
-            due = self._schedule.is_due(now) or self._serving.lacking or self._training.due
+            due = self._due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
                 self._threads.keep(lambda: self._advanced(now))
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
+
+    def _due(self, now: int) -> bool:
+        sealing = self._vault is not None and self._vault.due(now)
+        return sealing or self._schedule.is_due(now)
+
+    # --- the vault -----------------------------------------------------------------
+
+    @property
+    def vault(self) -> Vault | None:
+        """Where the raw history is sealed, if it is."""
+        self._usable()
+        return self._vault
+
+    def attach_vault(self, url: str, custodian: PublicKey) -> Vault:
+        """Seal what is observed from now on; a store keeps its vault for good."""
+        self._usable()
+        return self._threads.move(lambda: self._attach_vault(url, custodian))
+
+    def _attach_vault(self, url: str, custodian: PublicKey) -> Vault:
+        """In the keeper."""
+        if self._vault is not None:
+            raise StateError("this store has a vault already; it keeps the one it has")
+        about = _vaults().attached(url, custodian, self._home.path)
+        with self._lifecycle.moves, self._lifecycle.arrivals:
+            with self._home.catalogue.transaction():
+                self._home.catalogue.note(vault=about, vaulted=self._lifecycle.last_batch())
+            return self._open_vault()
+
+    def _open_vault(self) -> Vault:
+        lifecycle, vaults = self._lifecycle, _vaults()
+        vault: Vault = vaults.Vault(
+            self._home.catalogue.about("vault"),
+            vaults.Surroundings(
+                lifecycle.catalogue,
+                lifecycle.keys,
+                lifecycle.hot,
+                lifecycle.settings,
+                lifecycle.arrivals,
+                lifecycle.erase,
+                self._now,
+                self._home.path,
+            ),
+        )
+        vault.log = self._audit_log
+        self._vault = self._arrivals.vault = vault
+        return vault
 
     # --- features out --------------------------------------------------------------
 
@@ -383,7 +461,10 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        self._threads.move(lambda: withdraw(self._lifecycle, name, why, now))
+        told: dict[str, Fact] = {"name": name, "why": why}
+        self._noted(
+            "tables.withdrawn", now, told, lambda: withdraw(self._lifecycle, name, why, now)
+        )
         self._keep(now)
 
     # --- after an intrusion ----------------------------------------------------------
@@ -396,7 +477,9 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        done = self._threads.move(lambda: reseed(self._lifecycle, why, now))
+        done = self._noted(
+            "store.reseeded", now, {"why": why}, lambda: reseed(self._lifecycle, why, now)
+        )
         self._keep(now)
         return done
 
@@ -426,7 +509,13 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        done = self._threads.move(lambda: rebuild(self._lifecycle, window, rows, share, why, now))
+        told: dict[str, Fact] = {"window": window, "why": why}
+        done = self._noted(
+            "tables.rebuilt",
+            now,
+            told,
+            lambda: rebuild(self._lifecycle, window, rows, share, why, now),
+        )
         self._keep(now)
         return done
 
@@ -438,11 +527,29 @@ class Pyramid:
         self._usable()
         return self._lifecycle.ledger
 
+    @property
+    def audit_log(self) -> AuditLog:
+        """What was done with the store, in signed entries that nobody can change afterwards."""
+        self._usable()
+        return self._audit_log
+
+    def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
+        """Do a verb in the keeper; the audit log tells it once it is done."""
+
+        def noted() -> T:
+            done = verb()
+            facts = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in told.items()}
+            self._audit_log.append(kind, now, **facts)
+            return done
+
+        return self._threads.move(noted)
+
     def status(self) -> Status:
         """What the store holds now."""
         self._usable()
         now = self._now()
-        return status_of(self._home.path, self._lifecycle, now, self._schedule.is_due(now))
+        vault = None if self._vault is None else self._vault.status()
+        return status_of(self._home.path, self._lifecycle, now, self._due(now), vault)
 
     # --- copies ----------------------------------------------------------------------
 
@@ -452,7 +559,10 @@ class Pyramid:
         The copy opens with the same store key, so it ends with the next erasure.
         """
         self._usable()
-        return self._threads.move(lambda: back_up(self._home, self._lifecycle, Path(path)))
+        now = self._now()
+        return self._threads.move(
+            lambda: back_up(self._home, self._lifecycle, Path(path), self._audit_log, now)
+        )
 
     @classmethod
     def restore(
@@ -462,7 +572,6 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
-        vault: VaultHook | None = None,
     ) -> Self:
         """Make a store of a backup, in place of the one it was made of.
 
@@ -471,4 +580,10 @@ class Pyramid:
         of the reserves is given up, since it is not known what was spent.
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
-        return cls._opened(home, clock, vault)
+        return cls._opened(home, clock)
+
+
+def _vaults() -> ModuleType:
+    """What a vault is made of, where its extra is installed."""
+    refuse_missing("a vault", ["cryptography.hazmat.primitives.hpke"], "vault")
+    return import_module("pyramidion.vault.vault")

@@ -45,7 +45,7 @@ class Threads:
     def _do(self, thread: ThreadPoolExecutor, verb: Callable[[], T]) -> T:
         if threading.current_thread().name.startswith((INTAKE, KEEPER)):
             raise StateError(
-                "the store was called from within its own vault hook, which would wait for itself "
+                "the store was called from within its own threads, which would wait for itself "
                 "for ever; note what to do there and do it later"
             )
         try:

@@ -25,8 +25,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-
 from pyramidion import Pyramid, Settings, killpoints
 from tests.store import killing_checks as checks
 from tests.store import killing_workload as work
@@ -60,8 +58,8 @@ class Ordeal:
         """The verb that is to be done, or may have been when the store was killed."""
         self.problems: list[tuple[str, str]] = []
         self.log: list[str] = []
-        (folder / "vault").mkdir(parents=True)
-        created = Pyramid.create(folder / "store", work.SCHEMA, settings, **self._given(0))
+        vault = {"vault": str(folder / "vault"), "custodian": checks.CUSTODIAN.public}
+        created = Pyramid.create(folder / "store", work.SCHEMA, settings, **self._given(0), **vault)
         self.model = Model(settings, created._lifecycle.secret)
         created.close()
 
@@ -69,22 +67,9 @@ class Ordeal:
         return {
             "keys": f"file:{self.folder / 'key'}",
             "clock": lambda: now,
-            "vault": self._vault,
         }
 
     # --- the child -----------------------------------------------------------------------
-
-    def _vault(self, number: int, table: pa.Table) -> None:
-        """A vault of files: a number that it has, it does not take again, but sees what comes."""
-        path = self.folder / "vault" / str(number)
-        rows = json.dumps(checks.kept(table))
-        if path.exists():
-            if path.read_text() != rows:
-                path.with_suffix(checks.OTHER).touch()
-            return
-        draft = path.with_suffix(".new")
-        draft.write_text(rows)
-        draft.rename(path)
 
     def _live(self, pipe: int, where: str, sabotage: Sabotage | None) -> None:
         """What a child does until it is killed."""
@@ -171,8 +156,7 @@ class Ordeal:
         try:
             with self._opened(verb.now) as store:
                 self._settle(store, verb)
-                vault = self.folder / "vault"
-                found = list(checks.problems(store, self.model, verb.now, vault))
+                found = list(checks.problems(store, self.model, verb.now))
         except Exception:
             found = [("reopens", traceback.format_exc())]
         self.problems += [(fact, f"{told}, after {self.log[-3:]}") for fact, told in found]

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
 from pyramidion.storage.catalogue import FORGOTTEN
+from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.parquet import BATCH, decrypted
+from pyramidion.vault.vault import Vault
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, digest
 
 Problem = tuple[str, str]
 """The fact that does not hold, and what was found instead."""
 
-OTHER = ".other"  # marks a batch that the vault got again, and not the same
+CUSTODIAN = PrivateKey(bytes(range(64)))
+MICRO = 1_000_000
 
 FACTS = {
     "reopens": "the store opens and goes on",
@@ -32,29 +36,31 @@ FACTS = {
     "complete": "complete tables are the sum of the sealed windows",
     "states": "windows are in the state that the time says, and their row totals are right",
     "hot": "hot rows are the acknowledged ones of the live steps, in order",
-    "vault": "the vault has every acknowledged batch, once, and no other",
+    "vault": "an acknowledged batch is in one sealed file, which the custodian opens, or hot",
     "checkpoints": "a checkpoint lacks only rows that are hot",
     "ledger": "nothing that was spent is forgotten, and all that was born is paid for",
     "files": "the catalogue knows every file, and every file it knows is there",
     "keys": "every key is used and opens; the holder has one store key",
     "withdrawn": "what was withdrawn is in no table and no hot row, and the rest is",
     "deletions": "every erasure that began is recorded and complete",
+    "audit log": "the audit log is sound",
 }
 
 
-def problems(store: Pyramid, model: Model, now: int, vault: Path) -> Iterator[Problem]:
+def problems(store: Pyramid, model: Model, now: int) -> Iterator[Problem]:
     """All that is wrong with a store, at a time at which it has done what was due."""
     look = Look(store, model, now)
     yield from look.tables()
     yield from look.complete()
     yield from look.states()
     yield from look.hot()
-    yield from look.vault(vault)
+    yield from look.vault()
     yield from look.checkpoints()
     yield from look.ledger()
     yield from look.files()
     yield from look.keys()
     yield from look.deletions()
+    yield from (("audit log", problem) for problem in store.audit_log.verify().problems)
 
 
 class Look:
@@ -193,19 +199,36 @@ class Look:
         if self.lifecycle.hot.rows != rows:
             yield "hot", f"{self.lifecycle.hot.rows} rows are hot, not {rows}"
 
-    def vault(self, folder: Path) -> Iterator[Problem]:
-        """By number and content; what was looked at once is not read again."""
-        found = {int(file.name) for file in folder.iterdir() if not file.suffix}
-        if others := [file.stem for file in folder.glob(f"*{OTHER}")]:
-            yield "vault", f"batches {others} were handed on again with other rows"
-        if found != self.model.batches.keys():
-            yield "vault", f"{sorted(found)[-5:]}, not {sorted(self.model.batches)[-5:]}"
-        for number in (found & self.model.batches.keys()) - self.model.vaulted:
-            self.model.vaulted.add(number)
-            if json.loads((folder / str(number)).read_text()) != kept(
-                self.model.batches[number].rows
-            ):
-                yield "vault", f"batch {number} has other rows"
+    def vault(self) -> Iterator[Problem]:
+        """By number and content; a file that was looked at once is not read again."""
+        vault, vaulted = self.store._vault, int(self.catalogue.about("vaulted"))
+        files = {file.name: file for file in vault.files()}
+        for envelope in vault.envelopes():
+            name = envelope.header.name
+            if name not in self.model.files:
+                self.model.files[name] = _batches(vault, envelope)
+        sealed = [number for name in files for number in self.model.files[name]]
+        if twice := {number for number in sealed if sealed.count(number) > 1}:
+            yield "vault", f"batches {twice} are in two files"
+        for name in files:
+            for number, rows in self.model.files[name].items():
+                if number not in self.model.batches:
+                    yield "vault", f"batch {number} was never acknowledged"
+                elif kept(self.model.batches[number].rows) != rows:
+                    yield "vault", f"batch {number} has other rows"
+        hot = {batch.number for batch in self.model.hot(self.now)}
+        kept_for = self.model.settings.vault_retention_us
+        for number, batch in self.model.batches.items():
+            arrived = self.model.steps[batch.step].slot * work.STEP
+            over = kept_for is not None and arrived + kept_for // MICRO <= self.now
+            if number not in sealed and not over and (number <= vaulted or number not in hot):
+                yield "vault", f"batch {number} is in no file and not hot, {vaulted} are sealed"
+        if kept_for is not None:
+            old = [f.name for f in files.values() if f.last + kept_for <= self.now * MICRO]
+            if old:
+                yield "vault", f"{old} are past their time"
+        if problems := vault.verify():
+            yield "vault", f"{problems}"
 
     def checkpoints(self) -> Iterator[Problem]:
         """Superseded ones too, while their key lives: two subtract to exact counts."""
@@ -259,7 +282,8 @@ class Look:
         sizes = {file: (self.store.path / "hot" / file).stat().st_size for file in lengths}
         if sizes != lengths:
             yield "files", "a segment has bytes that nobody acknowledged"
-        beside = {"lock", "hot", "tables", "catalogue.db", "catalogue.db-wal", "catalogue.db-shm"}
+        beside = {"lock", "hot", "tables", "vault-backlog"}
+        beside |= {f"{db}.db{end}" for db in ("catalogue", "audit") for end in ("", "-wal", "-shm")}
         strangers = {file.name for file in self.store.path.iterdir()} - beside
         if strangers:
             yield "files", f"{strangers} in the store"
@@ -269,6 +293,7 @@ class Look:
         keys, holder = self.lifecycle.keys, self.lifecycle.keys.holder
         used = {int(self.catalogue.about("secret"))} | {row["key"] for row in self.arenas}
         used |= {row[name] for row in self._all("SELECT * FROM steps") for name in ("key", "once")}
+        used |= {row["lock"] for row in self._all("SELECT * FROM vault_files") if row["lock"]}
         found = {row["id"] for row in self._all("SELECT id FROM keys")}
         if used != found:
             yield "keys", f"{len(found - used)} open nothing, {len(used - found)} are missing"
@@ -289,6 +314,15 @@ class Look:
         for file, arena in self.read.items():
             if arena.layout.index.keys() - names:
                 yield "withdrawn", f"{file} has the tables {sorted(arena.layout.index)}"
+
+
+def _batches(vault: Vault, envelope: Envelope) -> dict[int, list[list[Any]]]:
+    """The batches of a file, read as the custodian can."""
+    header = envelope.header
+    data = vault._backlog.get(f"{header.name}.parquet")
+    table = pa.Table.from_batches(decrypted(data, envelope.key(CUSTODIAN), header))
+    numbers = sorted(set(table[BATCH].to_pylist()))
+    return {n: kept(table.filter(pc.equal(table[BATCH], n))) for n in numbers}
 
 
 def kept(table: pa.Table) -> list[list[Any]]:

@@ -100,7 +100,8 @@ class Model:
         """How often each window was charged for a rebuild, by its number."""
         self.spent: dict[str, list[int]] = {}
         self.withdrawn: set[str] = set()
-        self.vaulted: set[int] = set()
+        self.files: dict[str, dict[int, Any]] = {}
+        """The batches of each file of the vault, by its name."""
         self.ledger: list[Any] = []
         self.deletions: list[Any] = []
         self.steps: list[Step] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ import pyarrow as pa
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
+from pyramidion.vault.custody import PrivateKey
 
 HOUR, DAY = 3_600.0, 86_400.0
 START = 1_000 * DAY
 SECOND = 1_000_000  # microseconds
+
+CUSTODIAN = PrivateKey(bytes(range(64)))
 
 SCHEMA = Schema(
     time="t",
@@ -79,13 +82,14 @@ class Stand:
         self.path = folder / "store"
         self.key = folder / "keys" / "store.key"
         self.clock = Clock()
-        self.vault: Callable[[int, pa.Table], None] | None = None
+        self.vault: Path | str | None = None
+        """Where new stores seal what they observe, to `CUSTODIAN`."""
         self._open: list[Pyramid] = []
 
     @property
     def given(self) -> dict[str, Any]:
         """What a store is created and opened with."""
-        return {"keys": f"file:{self.key}", "clock": self.clock, "vault": self.vault}
+        return {"keys": f"file:{self.key}", "clock": self.clock}
 
     def held(self, store: Pyramid) -> Pyramid:
         """Close this one, too, when the test is over."""
@@ -94,7 +98,10 @@ class Stand:
 
     def create(self, schema: Schema = SCHEMA, **settings: Any) -> Pyramid:
         """A new store."""
-        return self.held(Pyramid.create(self.path, schema, tiny(**settings), **self.given))
+        given = self.given
+        if self.vault is not None:
+            given |= {"vault": str(self.vault), "custodian": CUSTODIAN.public}
+        return self.held(Pyramid.create(self.path, schema, tiny(**settings), **given))
 
     def open(self, path: Path | None = None) -> Pyramid:
         """The store, opened."""

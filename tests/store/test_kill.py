@@ -159,6 +159,10 @@ def test_every_erasure_that_began_is_recorded_and_complete(aftermath: Aftermath)
     assert aftermath.against("deletions") == []
 
 
+def test_the_audit_log_is_sound(aftermath: Aftermath) -> None:
+    assert aftermath.against("audit log") == []
+
+
 # --- a store that is being made -----------------------------------------------------------
 
 

@@ -21,7 +21,18 @@ import pytest
 from pyarrow import csv
 
 import pyramidion
-from pyramidion import Categorical, Guarantee, Label, Model, Pyramid, Receipt, Schema, Snapshot
+from pyramidion import (
+    Categorical,
+    Entry,
+    Guarantee,
+    Label,
+    Model,
+    Pyramid,
+    Receipt,
+    Schema,
+    Snapshot,
+    Verification,
+)
 from pyramidion.files import DataFile
 from pyramidion.intrusion import Reseed
 from pyramidion.privacy import ledger
@@ -64,14 +75,26 @@ CATALOGUE = {
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
-    **dict.fromkeys(("store", "store_key", "secret"), DRAWN),
+    **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
 }
+ENTRIES = {
+    "log.genesis": {"key": DRAWN},
+    "store.created": {"store": DRAWN, "former": DRAWN},
+    "store.copied": {"key": DRAWN, "to": PUBLIC},
+    "store.restored": {},
+    "store.reseeded": {"why": PUBLIC},
+    "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
+    "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
+}
+"""The facts of each kind of entry of an audit log."""
 FILES = {
     "lock": PUBLIC,
     "catalogue.db": "see CATALOGUE",
     "catalogue.db-*": "see CATALOGUE",
     ".catalogue.db.new": "see CATALOGUE",
     ".catalogue.db.new-*": "see CATALOGUE",
+    **dict.fromkeys(("audit.db", "audit.db-*"), "see ENTRIES"),
+    **dict.fromkeys((".audit.db.*", ".audit.db.*-*"), "see ENTRIES"),
     "hot/????????????????.rows": HOT,
     "hot/.????????????????.rows.new": HOT,
     "tables/????????????????????????.tables": PAID,
@@ -104,6 +127,15 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
     Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
     Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
+    Entry: {
+        **dict.fromkeys(("number", "at", "kind"), PUBLIC),
+        **dict.fromkeys(("previous", "next", "signature", "hash"), DRAWN),
+        "facts": "see ENTRIES",
+    },
+    Verification: {
+        **dict.fromkeys(("entries", "problems"), PUBLIC),
+        **dict.fromkeys(("first", "head"), DRAWN),
+    },
     Damage: {"kind": PUBLIC, "window": PUBLIC, "why": "names a file, which is drawn"},
     Model: {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
@@ -123,6 +155,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend"), VERB),
+        "audit_log": "see ENTRIES",
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
@@ -146,7 +179,8 @@ VERBS: dict[type, dict[str, str]] = {
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
-    "Model": "see OUTPUTS",
+    **dict.fromkeys(("Model", "Entry", "Verification"), "see OUTPUTS"),
+    **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
     ),
@@ -264,8 +298,20 @@ class Life:
         status |= {"path": "", "bytes": 0}
         spent = self.store.ledger.report().to_dict()
         sizes = sorted(file.stat().st_size for file in self.store.path.rglob("*.tables"))
-        said = json.dumps([status, spent, sizes, self.catalogue()], default=str)
+        said = json.dumps([status, spent, sizes, self.catalogue(), self.entries()], default=str)
         self.shown.append((told, said.replace(str(self.folder), "")))
+
+    def entries(self) -> list[Any]:
+        """The audit log, without what is drawn."""
+        return [
+            (
+                entry.number,
+                entry.at,
+                entry.kind,
+                {n: v for n, v in entry.facts.items() if ENTRIES[entry.kind][n] == PUBLIC},
+            )
+            for entry in self.store.audit_log.entries()
+        ]
 
     def catalogue(self) -> dict[str, list[Any]]:
         """All rows of the catalogue, without what is drawn or hot."""
@@ -316,6 +362,13 @@ def test_every_fact_about_a_store_is_mapped(life):
     assert {row["name"] for row in facts} == set(ABOUT)
 
 
+def test_every_fact_of_every_entry_of_the_audit_log_is_mapped(life):
+    entries = list(life.store.audit_log.entries())
+    assert {entry.kind for entry in entries} == set(ENTRIES)
+    for entry in entries:
+        assert set(entry.facts) == set(ENTRIES[entry.kind]), entry.kind
+
+
 def test_every_field_of_every_output_is_mapped():
     for output, fields in OUTPUTS.items():
         assert {field.name for field in dataclasses.fields(output)} == set(fields), output
@@ -334,7 +387,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
-    known |= {"list[Damage]"}
+    known |= {"list[Damage]", "AuditLog"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):

@@ -12,6 +12,7 @@ from typing import NoReturn
 from pyramidion import __version__
 from pyramidion.cli import (
     audit,
+    audit_log,
     demo,
     evaluate,
     intrusion,
@@ -22,6 +23,7 @@ from pyramidion.cli import (
     schema,
     status,
     store,
+    vault,
 )
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
@@ -97,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
+    vault.add(commands)
     intrusion.add(commands)
+    audit_log.add(commands)
     audit.add(commands)
     demo.add(commands)
     evaluate.add(commands)

@@ -13,6 +13,7 @@ from pyramidion.cli.text import date, several, size, table
 if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.status import Status
+    from pyramidion.vault.vault import VaultStatus
 
 SHOWN = 5  # deletions, the newest
 GONE = "erased"
@@ -78,6 +79,9 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     if found.composed_epsilon is not None:
         spent = f"({found.composed_epsilon:.6g}, {found.composed_delta:g})"
         yield "people", f"{spent} spent on any person in all windows together"
+    if found.vault is not None:
+        yield "vault", _sealed(found.vault)
+        yield from _on_their_way(found.vault)
     coming = sorted(_coming(found, settings))
     due = [f"{what} (since {date(when)})" for when, what in coming if when <= found.at]
     if found.due:
@@ -88,6 +92,24 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     for when, what in coming:
         if when > found.at:
             yield "then", f"{date(when)}  {what}"
+
+
+def _sealed(vault: VaultStatus) -> str:
+    rows, files = several(vault.rows, "row"), several(vault.files, "file")
+    held = f"{rows} in {files}, {size(vault.bytes)}, at {vault.url}"
+    return f"{held}; custodian {vault.custodian}"
+
+
+def _on_their_way(vault: VaultStatus) -> Iterator[tuple[str, str]]:
+    if vault.waiting_rows:
+        yield "waiting", f"{several(vault.waiting_rows, 'hot row')} in no sealed file yet"
+    if vault.backlog_files:
+        files = f"{several(vault.backlog_files, 'sealed file')}, {size(vault.backlog_bytes)}"
+        why = f" ({vault.problem})" if vault.problem else ""
+        yield "backlog", f"{files}, not in the vault since {date(vault.backlog_since)}{why}"
+    if vault.to_delete:
+        files = several(vault.to_delete, "file")
+        yield "backlog", f"{files} that nothing opens any more, to be deleted in the vault"
 
 
 def _coming(found: Status, settings: Settings) -> Iterator[tuple[int, str]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyramidion.schedule import Advance
     from pyramidion.schema import Schema
     from pyramidion.settings import Settings
+    from pyramidion.vault.custody import PublicKey
 
 # --- create ------------------------------------------------------------------------------
 
@@ -51,6 +52,12 @@ def add_create(commands: Commands[Parser]) -> None:
         type=float,
         help="the privacy budget, in place of the file's; inf: no privacy",
     )
+    creating.add_argument(
+        "--vault", metavar="URL", help="seal the raw history there: a directory, or as fsspec says"
+    )
+    creating.add_argument(
+        "--custodian", metavar="FILE.pub", type=Path, help="the public key that it is sealed to"
+    )
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -63,7 +70,10 @@ def create(arguments: argparse.Namespace) -> None:
     ours_to_interrupt()
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
     keys, clock = keys_of(arguments), Clock(arguments.now)
-    Pyramid.create(arguments.data, schema, settings, keys=keys, clock=clock).close()
+    vault, custodian = arguments.vault, _custodian(arguments.custodian)
+    Pyramid.create(
+        arguments.data, schema, settings, keys=keys, clock=clock, vault=vault, custodian=custodian
+    ).close()
     birth = _birth(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
@@ -78,6 +88,8 @@ def create(arguments: argparse.Namespace) -> None:
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
+    if vault is not None and custodian is not None:
+        print(f"rows are sealed in {vault} to the custodian {custodian.fingerprint}")
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "
@@ -92,6 +104,13 @@ def create(arguments: argparse.Namespace) -> None:
             ],
         )
     )
+
+
+def _custodian(path: Path | None) -> PublicKey | None:
+    from pyramidion.storage.disk import read
+    from pyramidion.vault.custody import PublicKey
+
+    return None if path is None else PublicKey.from_text(read(path))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -4,6 +4,8 @@ lock            held by the process that owns the store
 catalogue.db    what is here, see `pyramidion.storage.catalogue`
 hot/            segments of raw rows, encrypted
 tables/         count tables, encrypted
+audit.db        what was done, see `pyramidion.audit_log`
+vault-backlog/  files that are sealed to the custodian, on their way to the vault
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from pyramidion.storage.disk import explained, sync
 from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
 
 CATALOGUE, LOCK, HOT, TABLES = "catalogue.db", "lock", "hot", "tables"
+BACKLOG = "vault-backlog"
 
 
 class Home:

@@ -141,6 +141,8 @@ class HotWindow:
         }
         for step in self.steps:
             segments.cut(step.file, step.length)
+        self.rewrote: list[Callable[[], None]] = []
+        """Called when hot rows were changed, by who holds the lock of arrivals."""
 
     def _step(self, row: sqlite3.Row) -> Step:
         key, once = (
@@ -351,6 +353,8 @@ class HotWindow:
         """After the transaction: these are the steps; the old files go later."""
         self._segments.forget()
         self.steps = [new for _, new in made]
+        for call in self.rewrote:
+            call()
 
 
 def _file(key: DataKey) -> str:

@@ -52,7 +52,12 @@ class PublicKey:
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Bytes that the private half alone opens, and for this context alone."""
-        return _SUITE.encrypt(data, X25519PublicKey.from_public_bytes(self.sealing), info=context)
+        try:
+            key = X25519PublicKey.from_public_bytes(self.sealing)
+            return _SUITE.encrypt(data, key, info=context)
+        except ValueError:
+            pass
+        raise FormatError("a public key is none that can be sealed to; ask its owner for it again")
 
     def signed(self, signature: bytes, data: bytes) -> bool:
         """Whether the private half signed this."""

@@ -22,6 +22,7 @@ from pyramidion.vault.envelope import Header
 
 BATCH, ARRIVED, WINDOW = "_batch", "_arrived", "_window"
 OWN = (BATCH, ARRIVED, WINDOW)
+SOME = 1_000  # rows that tell whether the values of a column repeat
 
 
 def marked(
@@ -50,22 +51,44 @@ def unmarked(table: pa.Table) -> pa.Table:
 
 def encrypted(table: pa.Table, key: bytes, *, store: str, name: str) -> pa.Buffer:
     """A table as the bytes of an encrypted Parquet file."""
+    sink = pa.BufferOutputStream()
+    with encrypting(sink, table, key, store=store, name=name) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def encrypting(sink: Any, like: pa.Table, key: bytes, *, store: str, name: str) -> Any:
+    """A writer of row groups into an encrypted Parquet file; closed, the file is whole.
+
+    Columns whose values repeat, in rows that are ``like`` those to come, have dictionaries: a
+    quarter faster than lz4, and half as long. Where values differ they would be four times
+    slower.
+    """
     import pyarrow.parquet as pq
     import pyarrow.parquet.encryption as pe
 
     properties = pe.create_encryption_properties(
         key, aad_prefix=_prefix(store, name), store_aad_prefix=False
     )
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    repeating = [name for name in like.schema.names if _repeats(like.column(name))]
+    return pq.ParquetWriter(
         sink,
-        compression="lz4",
-        use_dictionary=[name for name in OWN if name in table.column_names],
+        like.schema,
+        compression={name: "none" if name in repeating else "lz4" for name in like.schema.names},
+        use_dictionary=repeating,
         write_statistics=False,
         encryption_properties=properties,
     )
-    return sink.getvalue()
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether few of the first values differ."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(column.type):
+        return False
+    some = column.slice(0, SOME)
+    return bool(pc.count_distinct(some, mode="all").as_py() * 2 <= len(some))
 
 
 def digest_of(data: Any) -> str:
@@ -91,7 +114,8 @@ def decrypted(
     failed = False
     try:
         with pq.ParquetFile(pa.BufferReader(data), decryption_properties=properties) as file:
-            yield from file.iter_batches(columns=None if columns is None else list(columns))
+            for batch in file.iter_batches(columns=None if columns is None else list(columns)):
+                yield batch if columns is None else batch.select(list(columns))
     except (OSError, ValueError, pa.ArrowException):
         failed = True  # the message may quote the file
     if failed:

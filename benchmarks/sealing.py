@@ -1,0 +1,86 @@
+"""Observing with a vault beside observing without one, and what a grant of an hour reads."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import rows
+from benchmarks.report import Report
+from benchmarks.storing import BATCH, Store
+from pyramidion.vault.custody import PrivateKey
+
+BLOCK = 10  # batches that are timed together, up to the last one's seal
+BLOCKS = 7
+HOUR = 3_600
+MOST = 1.25
+"""What observing with a vault may take, by observing without."""
+
+
+def main(report: Report) -> None:
+    table = rows.table(*rows.matrix(BATCH * BLOCK))
+    batches = [table.slice(start, BATCH) for start in range(0, table.num_rows, BATCH)]
+    observing(report, batches)
+    reading(report, batches)
+
+
+def observing(report: Report, batches: list[pa.Table]) -> None:
+    report.title(f"observing {BLOCK} batches of {BATCH:,} Criteo-shaped rows, and sealing them")
+    plain, sealing = Store(), Store()
+    vault = _attached(sealing)
+    _observe(plain, batches)
+    _observe(sealing, batches)
+    vault.seal()
+    without, sealed, carried = [], [], []
+    for _ in range(BLOCKS):  # one after the other, so that both meet the same neighbours
+        without.append(_timed(lambda: _observe(plain, batches)))
+        start = time.perf_counter()
+        _observe(sealing, batches)
+        vault.seal()
+        sealed.append(time.perf_counter() - start)
+        vault.carry()  # a copy to the same disk, in nobody's way: not in the figure of the peer
+        carried.append(time.perf_counter() - start)
+    plain.close()
+    sealing.close()
+    peer = float(np.median(without))
+    for what, seconds, most in (("to the seal", sealed, MOST), ("to the place", carried, None)):
+        ours = float(np.median(seconds))
+        told = f"{ours * 1e3:8.0f} ms   without a vault {peer * 1e3:8.0f} ms   {ours / peer:.2f} x"
+        if most is None:
+            print(f"       {what:<46}{told}")
+        else:
+            report.line(what, told, target=f"<= {most:g} x", met=ours <= most * peer)
+
+
+def reading(report: Report, batches: list[pa.Table]) -> None:
+    report.title("files that a grant of one hour opens, of a day")
+    store = Store()
+    vault = _attached(store)
+    start = store.now
+    for hour in range(24):
+        store.now = start + hour * HOUR
+        store.pyramid.observe(batches[hour % BLOCK].slice(0, 100))
+    vault.seal()
+    first = int(start + 7 * HOUR) * 1_000_000
+    found, every = vault.envelopes(first, first + HOUR * 1_000_000), vault.files()
+    store.close()
+    told = f"{len(found)} of {len(every)} files"
+    report.line("one hour", told, target="1", met=len(found) == 1 and len(every) == 24)
+
+
+def _attached(store: Store) -> object:
+    place = store.folder / "vault"
+    return store.pyramid.attach_vault(str(place), PrivateKey.new().public)
+
+
+def _observe(store: Store, batches: list[pa.Table]) -> None:
+    for batch in batches:
+        store.pyramid.observe(batch)
+
+
+def _timed(run: object) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start

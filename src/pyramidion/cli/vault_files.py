@@ -1,0 +1,123 @@
+"""``vault``: what it holds: status, files, verify."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
+from pyramidion.cli.text import date, several, size, table
+from pyramidion.errors import FormatError, StateError
+
+if TYPE_CHECKING:
+    from pyramidion.system import Pyramid
+    from pyramidion.vault.vault import Vault, VaultStatus
+
+
+def add(verbs: Commands[Parser]) -> None:
+    """Add the commands."""
+    showing = verbs.add_parser(
+        "status",
+        help="show what the vault holds, and what is on its way",
+        description="Show what the vault holds, and what is on its way to it.",
+    )
+    add_store(showing)
+    showing.set_defaults(run=status)
+
+    listing = verbs.add_parser(
+        "files",
+        help="list the sealed files",
+        description="List the sealed files with rows that arrived from one time up to another.",
+    )
+    listing.add_argument("--from", dest="first", metavar="TIME", type=moment)
+    listing.add_argument("--to", dest="last", metavar="TIME", type=moment)
+    add_store(listing)
+    listing.set_defaults(run=files)
+
+    verifying = verbs.add_parser(
+        "verify",
+        help="read every sealed file, and say which are not as they were sealed",
+        description="Read every sealed file and name those that are missing, cut off, changed, "
+        "swapped or unknown. No key opens for it. It ends with exit code 3 where there are any.",
+    )
+    add_store(verifying)
+    verifying.set_defaults(run=verify)
+
+
+def vault_of(pyramid: Pyramid) -> Vault:
+    """The vault of a store that has one."""
+    if pyramid.vault is None:
+        raise StateError("this store has no vault; attach one, or make one with a vault")
+    return pyramid.vault
+
+
+def status(arguments: argparse.Namespace) -> None:
+    """Show what the vault holds."""
+    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+        found = vault_of(pyramid).status()
+    print(json.dumps(asdict(found)) if arguments.json else _told(found))
+
+
+def _told(found: VaultStatus) -> str:
+    lines = [
+        f"vault      {found.url}",
+        f"custodian  {found.custodian}",
+        f"sealed     {several(found.files, 'file')}, {several(found.rows, 'row')}, "
+        f"{size(found.bytes)}",
+    ]
+    if found.first is not None:
+        lines.append(f"arrived    {date(found.first)} to {date(found.last)}")
+    lines.append(f"waiting    {several(found.waiting_rows, 'row')} to be sealed")
+    if found.backlog_files:
+        why = f" ({found.problem})" if found.problem else ""
+        lines.append(
+            f"backlog    {several(found.backlog_files, 'file')}, {size(found.backlog_bytes)}, "
+            f"since {date(found.backlog_since)}{why}"
+        )
+    if found.to_delete:
+        lines.append(f"to delete  {several(found.to_delete, 'file')} that nothing opens any more")
+    return "\n".join(lines)
+
+
+def files(arguments: argparse.Namespace) -> None:
+    """List the sealed files."""
+    first, last = (
+        None if at is None else round(at * 1e6) for at in (arguments.first, arguments.last)
+    )
+    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+        found = vault_of(pyramid).files(first, last)
+    if arguments.json:
+        print(json.dumps([asdict(each) for each in found]))
+        return
+    head = ["file", "first arrival", "last arrival", "rows", "size", "in the vault"]
+    rows = [
+        [
+            f.name,
+            date(f.first),
+            date(f.last),
+            f.rows,
+            size(f.bytes),
+            "no" if f.stored is None else "yes",
+        ]
+        for f in found
+    ]
+    print(table(head, rows) if rows else "there is no sealed file of that time")
+
+
+def verify(arguments: argparse.Namespace) -> None:
+    """Say what is not as it was sealed."""
+    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+        found = vault_of(pyramid).verify()
+    if arguments.json:
+        print(json.dumps([asdict(each) for each in found]))
+    elif found:
+        print(table(["file", "what is wrong"], [[each.name, each.why] for each in found]))
+    else:
+        print("every sealed file is as it was sealed")
+    if found:
+        raise FormatError(
+            f"{several(len(found), 'file')} of the vault cannot be trusted; restore them from a "
+            f"copy of the vault"
+        )

@@ -1,0 +1,184 @@
+"""A file of the vault while it is written: encrypted from its first byte.
+
+Rows go into it a row group at a time, so that few wait in memory. Its key is in this object
+alone, until it is sealed to the custodian and let go of. (Python cannot wipe memory: copies
+of it may lie there until the process ends or they are written over. While a file is open,
+its rows are hot, so that the key opens nothing that this machine could not read anyway.)
+A crash leaves a file that nobody can open, now or later; the next open removes it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyramidion.storage.ciphers import new_key
+from pyramidion.storage.data_keys import DataKey
+from pyramidion.storage.disk import explained, write_all, write_durably
+from pyramidion.vault.custody import PublicKey
+from pyramidion.vault.envelope import Envelope, Header
+from pyramidion.vault.parquet import OWN, digest_of, encrypting
+
+GROUP = 100_000  # rows that are written together; a tenth as many take a quarter longer a row
+PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
+LOCK = "vault file"
+
+
+def name_of(arrived: int) -> str:
+    """A fresh name for a file whose first row arrived then.
+
+    >>> name_of(1_357_534_800_000_000)[:17]
+    '20130107T050000Z-'
+    """
+    moment = datetime.fromtimestamp(arrived // 1_000_000, UTC)
+    return f"{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(8)}"
+
+
+def parquet_of(name: str) -> str:
+    """The object that has the rows."""
+    return f"{name}.parquet"
+
+
+def envelope_of(name: str) -> str:
+    """The object that has the header and the sealed key."""
+    return f"{name}.json"
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """A file that is durable and whole; the catalogue does not know it yet."""
+
+    header: Header
+    envelope: str
+    """The digest of the envelope as it was written."""
+    lock: DataKey | None
+
+
+class Draft:
+    """One file, from its first row to its envelope."""
+
+    def __init__(self, folder: Path, store: str, schema: pa.Schema, arrived: int) -> None:
+        self.name = name_of(arrived)
+        self.rows = 0
+        self._folder = folder
+        self._store = store
+        self._schema = schema
+        self._key = new_key()
+        self._sink: _Sink | None = None
+        self._writer: Any = None
+        self._waiting: list[pa.Table] = []
+        self._arrivals: list[int] = []
+        self._batches: list[int] = []
+
+    def add(self, table: pa.Table, batches: Sequence[int], arrivals: Sequence[int]) -> None:
+        """Take marked rows of batches that arrived then."""
+        self._waiting.append(table)
+        self.rows += table.num_rows
+        self._batches = _ends([*self._batches, *batches])
+        self._arrivals = _ends([*self._arrivals, *arrivals])
+        if sum(piece.num_rows for piece in self._waiting) >= GROUP:
+            self._flush()
+        elif len(self._waiting) >= PIECES:
+            self._waiting = [pa.concat_tables(self._waiting).combine_chunks()]
+
+    def _flush(self) -> _Sink:
+        """Write what waits as a row group; the first one begins the file."""
+        if self._sink is None:
+            self._sink = _Sink(self._folder / parquet_of(self.name))
+            like = pa.concat_tables(self._waiting)
+            self._writer = encrypting(
+                self._sink, like, self._key, store=self._store, name=self.name
+            )
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=GROUP)
+            self._waiting = []
+        return self._sink
+
+    def seal(self, custodian: PublicKey, *, lock: bool) -> SealedFile:
+        """Write what is left and the envelope, both durable; nobody here has the key any more."""
+        sink = self._flush()
+        self._writer.close()
+        sink.settle()
+        header = Header(
+            name=self.name,
+            store=self._store,
+            custodian=custodian.fingerprint,
+            first=self._arrivals[0],
+            last=self._arrivals[-1],
+            first_batch=self._batches[0],
+            last_batch=self._batches[-1],
+            rows=self.rows,
+            size=sink.size,
+            columns=tuple(name for name in self._schema.names if name not in OWN),
+            digest=sink.digest,
+        )
+        envelope = Envelope.seal(header, self._key, custodian)
+        self._key = b""
+        key = DataKey.new(LOCK) if lock else None
+        if key is not None:
+            envelope = envelope.lock(key.key)
+        data = envelope.to_bytes()
+        write_durably(self._folder / envelope_of(self.name), [data])
+        return SealedFile(header, digest_of(data), key)
+
+    def drop(self) -> None:
+        """Let go of it: its key is gone, and so are its files."""
+        self._key, self._waiting = b"", []
+        if self._writer is not None:
+            with suppress(Exception):  # what it cannot write any more is not wanted either
+                self._writer.close()
+        if self._sink is not None:
+            self._sink.close()
+        with explained(self._folder):
+            for name in (parquet_of(self.name), envelope_of(self.name)):
+                (self._folder / name).unlink(missing_ok=True)
+
+
+class _Sink(io.RawIOBase):
+    """A new file that is digested as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._sha, self.size = path, sha256(), 0
+        with explained(path):
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with explained(self._path):
+            write_all(self._descriptor, memoryview(data))
+        self._sha.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def settle(self) -> None:
+        """Make the bytes durable; their name is once the folder is synced."""
+        with explained(self._path):
+            os.fsync(self._descriptor)
+        self.close()
+
+    @property
+    def digest(self) -> str:
+        return self._sha.hexdigest()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        super().close()
+
+
+def _ends(numbers: list[int]) -> list[int]:
+    return [min(numbers), max(numbers)]

@@ -1,0 +1,59 @@
+"""A clock that never goes back: not in a process, not when the system's clock is set back.
+
+It shows the latest of the system's clock, of what has passed since it was made (by a clock
+that nobody sets, and that goes on while the machine sleeps), and of every time it was told
+of: that of the audit log's last entry, first of all, which outlives the process. Set ahead,
+it stays ahead: what ends by it ends too early rather than too late.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+def wall() -> int:
+    """The system's clock, in microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+def passing() -> int:
+    """Microseconds since the machine started; where there is such a clock, asleep or awake."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000
+
+
+class HighWater:
+    """The time, in microseconds since 1970, at least ``latest`` and never less than it was.
+
+    >>> times = iter([1_000, 5_000, 2_000])
+    >>> clock = HighWater(0, wall=lambda: next(times), passing=lambda: 0)
+    >>> clock(), clock()
+    (5000, 5000)
+    >>> HighWater(7_000, wall=lambda: 3, passing=lambda: 0)()
+    7000
+    """
+
+    def __init__(
+        self,
+        latest: int = 0,
+        *,
+        wall: Callable[[], int] = wall,
+        passing: Callable[[], int] = passing,
+    ) -> None:
+        self._wall, self._passing = wall, passing
+        self._lock = threading.Lock()
+        self._mark, self._marked = max(latest, wall()), passing()
+
+    def __call__(self) -> int:
+        """What time it is."""
+        return self.seen(0)
+
+    def seen(self, at: int) -> int:
+        """What time it is, now that somebody has seen this one."""
+        with self._lock:
+            passed = self._passing()
+            since = self._mark + max(0, passed - self._marked)
+            self._mark, self._marked = max(since, self._wall(), at), passed
+            return self._mark

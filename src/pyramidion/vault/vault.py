@@ -1,0 +1,425 @@
+"""The vault of one store: raw history that this machine writes and cannot read.
+
+    sealing    batches into files, each under a key that is sealed to the custodian
+    backlog    files on their way to the place, tried again until it has them
+    places     where they lie
+
+The catalogue knows each file by name, arrivals, rows and digests. With `vault_retention`
+what is sealed to the custodian is locked, too, under a key of this store that dies when the
+file's time is over: then nobody opens it any more, in no copy.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyramidion.errors import FormatError, SchemaError, StateError
+from pyramidion.settings import Settings
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.disk import remove, sync
+from pyramidion.storage.home import BACKLOG
+from pyramidion.storage.hot import HotWindow, Parts
+from pyramidion.vault.backlog import GONE, Backlog, both
+from pyramidion.vault.custody import PrivateKey, PublicKey
+from pyramidion.vault.documents import Purpose, Request
+from pyramidion.vault.drafts import Draft, SealedFile, envelope_of
+from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, digest_of
+from pyramidion.vault.places import Place, local_path, place_at
+from pyramidion.vault.sealing import Sealer, know
+from pyramidion.vault.verifying import Problem, problems
+
+REPLACED = "rows of it were erased"
+FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
+
+
+class Erase(Protocol):
+    """How keys are destroyed: the lifecycle's way."""
+
+    def __call__(
+        self,
+        what: str,
+        why: str,
+        now: int,
+        *,
+        keys: Sequence[int],
+        before: Callable[[], None],
+    ) -> None:
+        """Destroy keys of the store, with a deletion record, and change the catalogue."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a vault needs of its store."""
+
+    catalogue: Catalogue
+    keys: DataKeys
+    hot: HotWindow
+    settings: Settings
+    arrivals: AbstractContextManager[object]
+    erase: Erase
+    now: Callable[[], int]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """A sealed file. Times are arrivals in microseconds; ``stored`` is None in the backlog."""
+
+    name: str
+    first: int
+    last: int
+    first_batch: int
+    last_batch: int
+    rows: int
+    bytes: int
+    locked: bool
+    stored: int | None
+
+
+@dataclass(frozen=True)
+class VaultStatus:
+    """What a vault holds, and what is on its way."""
+
+    url: str
+    custodian: str
+    """The fingerprint of the custodian's key."""
+    files: int
+    rows: int
+    bytes: int
+    first: int | None
+    last: int | None
+    waiting_rows: int
+    """Hot rows that are in no sealed file yet."""
+    backlog_files: int
+    backlog_bytes: int
+    backlog_since: int | None
+    """When the newest rows of the oldest file in the backlog arrived."""
+    to_delete: int
+    """Files that no key opens any more and that the place has not deleted yet."""
+    problem: str | None
+    """What kind of error kept the place from taking files, the last time."""
+
+
+def attached(url: str, custodian: PublicKey, store: Path) -> str:
+    """What the catalogue says of a vault; refuses a place that cannot be one, and makes it."""
+    path = local_path(url)
+    if path is not None and path.resolve().is_relative_to(store.resolve()):
+        raise SchemaError(
+            f"a vault may not lie in its store, which a thief takes whole; choose a path outside "
+            f"{store}"
+        )
+    place = place_at(url)
+    place.make()
+    return json.dumps({"url": place.url, "custodian": custodian.to_code()})
+
+
+class Vault:
+    """Seals what is observed, and knows what was sealed; reads none of it."""
+
+    def __init__(self, told: str, store: Surroundings) -> None:
+        said = json.loads(told)
+        self.custodian = PublicKey.from_code(said["custodian"])
+        self.place: Place = place_at(said["url"])
+        self._parts = store
+        self._catalogue = store.catalogue
+        self.store = store.catalogue.about("store")
+        self._backlog = Backlog(store.catalogue, store.folder / BACKLOG, self.place, store.now)
+        self._sealer = Sealer(
+            store.catalogue,
+            store.keys,
+            store.hot,
+            store.settings,
+            store.arrivals,
+            self.custodian,
+            self._backlog.folder,
+        )
+        self._sealer.sealed.append(self._after)
+        self._oldest = self._oldest_file()
+
+    @property
+    def url(self) -> str:
+        """Where the files lie, without credentials."""
+        return self.place.url
+
+    @property
+    def log(self) -> Any:
+        """The audit log, or None: has ``append(kind, at, **facts)``."""
+        return self._backlog.log
+
+    @log.setter
+    def log(self, log: Any) -> None:
+        self._backlog.log = log
+
+    def _tell(self, kind: str, at: int, **facts: Any) -> None:
+        if self.log is not None:
+            self.log.append(kind, at, **facts)
+
+    # --- rows in --------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        """Wait until a batch can be taken; raises what keeps files from being sealed."""
+        self._sealer.ready()
+
+    def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+        """Take a batch that is durable and hot; it is sealed later, behind the scenes."""
+        self._sealer.take(number, arrived, table, parts)
+
+    def seal(self) -> None:
+        """Seal every batch that was acknowledged; durable in the backlog on return."""
+        self._sealer.seal()
+
+    def leave(self, batches: Iterable[int]) -> None:
+        """Seal before these batches leave the hot window, where they are not sealed yet."""
+        if any(number > self._sealer.vaulted for number in batches):
+            self.seal()
+
+    def _after(self, files: Sequence[SealedFile]) -> None:
+        for header in (file.header for file in files):
+            self._backlog.fresh.add(header.name)
+            self._tell(
+                "vault.sealed",
+                self._parts.now(),
+                file=header.name,
+                digest=header.digest,
+                rows=header.rows,
+                first=header.first,
+                last=header.last,
+            )
+        self._oldest = self._oldest_file()
+        self._backlog.wake()
+
+    # --- time passes ------------------------------------------------------------------------
+
+    def due(self, now: int) -> bool:
+        """Whether `advance` would seal or erase something. Takes no lock."""
+        kept = self._parts.settings.vault_retention_us
+        over = kept is not None and self._oldest is not None and self._oldest + kept <= now
+        return over or self._sealer.due(now)
+
+    def advance(self, now: int) -> None:
+        """Seal spans that are over, erase files past their time, and see to the backlog."""
+        if self._sealer.due(now):
+            self.seal()
+        self._forget(now)
+        self._backlog.wake()
+
+    def _oldest_file(self) -> int | None:
+        found = self._catalogue.one("SELECT min(last) FROM vault_files WHERE gone IS NULL")
+        return None if found is None else int(found)
+
+    def _forget(self, now: int) -> None:
+        kept = self._parts.settings.vault_retention_us
+        if kept is None:
+            return
+        rows = self._catalogue.all(f"{FILES} AND last + ? <= ? ORDER BY first", kept, now)
+        if rows:
+            self._erase(rows, "past its time", now)
+        self._oldest = self._oldest_file()
+
+    def _erase(
+        self,
+        rows: Sequence[sqlite3.Row],
+        why: str,
+        now: int,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Destroy the locks of files, then have their objects deleted."""
+
+        def forget() -> None:
+            before()
+            for row in rows:
+                self._catalogue.run(
+                    "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", now, row["name"]
+                )
+
+        locks = [row["lock"] for row in rows if row["lock"] is not None]
+        if locks:
+            what = ", ".join(
+                f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows
+            )
+            self._parts.erase(what, why, now, keys=locks, before=forget)
+        else:
+            with self._catalogue.transaction():
+                forget()
+        for row in rows:
+            self._tell("vault.erased", now, file=row["name"], why=why)
+            remove(self._backlog.folder, both(row["name"]))
+        self._backlog.wake()
+
+    # --- what is there ------------------------------------------------------------------------
+
+    def files(self, first: int | None = None, last: int | None = None) -> list[FileStatus]:
+        """The sealed files with rows that arrived from ``first`` up to, not with, ``last``."""
+        return [
+            FileStatus(
+                row["name"],
+                row["first"],
+                row["last"],
+                row["first_batch"],
+                row["last_batch"],
+                row["rows"],
+                row["bytes"],
+                row["lock"] is not None,
+                row["stored"],
+            )
+            for row in self._rows(first, last)
+        ]
+
+    def _rows(self, first: int | None, last: int | None) -> list[sqlite3.Row]:
+        lowest, highest = -(1 << 62), 1 << 62
+        return self._catalogue.all(
+            f"{FILES} AND first < ? AND last >= ? ORDER BY first, name",
+            highest if last is None else last,
+            lowest if first is None else first,
+        )
+
+    def envelopes(self, first: int | None = None, last: int | None = None) -> list[Envelope]:
+        """The envelopes of these files, the store's lock taken off; the custodian opens them."""
+        return [self._envelope(row) for row in self._rows(first, last)]
+
+    def _envelope(self, row: sqlite3.Row) -> Envelope:
+        data = self._backlog.get(envelope_of(row["name"]))
+        if digest_of(data) != row["envelope"]:
+            raise FormatError(
+                f"the envelope of vault file {row['name']} is not the one that was sealed; restore "
+                f"it from a copy of the vault"
+            )
+        envelope = Envelope.from_bytes(data)
+        return envelope.unlock(self._parts.keys.get(row["lock"])) if envelope.locked else envelope
+
+    def request(
+        self,
+        first: int,
+        last: int,
+        *,
+        columns: Sequence[str],
+        reason: str,
+        engineer: str,
+        key: PrivateKey,
+        broker: PublicKey,
+        now: int,
+        purpose: Purpose = "read",
+    ) -> Request:
+        """Ask the custodian for rows that arrived from ``first`` up to, not with, ``last``.
+
+        What waits is sealed first, so that the range is whole.
+        """
+        self.seal()
+        files = self.envelopes(first, last)
+        if not files:
+            raise StateError("the vault has no rows that arrived then; ask for another time")
+        request = Request.make(
+            files,
+            store=self.store,
+            now=now,
+            engineer=engineer,
+            key=key,
+            broker=broker,
+            first=first,
+            last=last,
+            columns=columns,
+            reason=reason,
+            purpose=purpose,
+        )
+        self._tell(
+            "vault.requested",
+            now,
+            request=request.digest,
+            engineer=engineer,
+            first=first,
+            last=last,
+            columns=list(columns),
+            reason=reason,
+            files=[file.header.name for file in files],
+        )
+        return request
+
+    def status(self) -> VaultStatus:
+        """What the vault holds, and what is on its way."""
+        files, waiting = self.files(), self._backlog.waiting()
+        rows = "SELECT coalesce(sum(rows), 0) FROM batches WHERE number > ?"
+        return VaultStatus(
+            url=self.url,
+            custodian=self.custodian.fingerprint,
+            files=len(files),
+            rows=sum(file.rows for file in files),
+            bytes=sum(file.bytes for file in files),
+            first=min((file.first for file in files), default=None),
+            last=max((file.last for file in files), default=None),
+            waiting_rows=int(self._catalogue.one(rows, self._sealer.vaulted)),
+            backlog_files=len(waiting),
+            backlog_bytes=sum(row["bytes"] for row in waiting),
+            backlog_since=min((row["last"] for row in waiting), default=None),
+            to_delete=len(self._catalogue.all(GONE)),
+            problem=self._backlog.problem if waiting or self._catalogue.all(GONE) else None,
+        )
+
+    def carry(self) -> None:
+        """Take the backlog to the place now; raises what the place raises."""
+        self._backlog.carry()
+
+    def verify(self) -> list[Problem]:
+        """Read every file: those that are missing, cut off, changed, swapped, or unknown."""
+        rows = self._catalogue.all(f"{FILES} ORDER BY first, name")
+        gone = {row["name"] for row in self._catalogue.all(GONE)}
+        names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
+        return list(problems(rows, self._backlog.get, names))
+
+    # --- rows out for good ----------------------------------------------------------------------
+
+    def replace(
+        self, name: str, tables: Sequence[pa.Table], *, why: str = REPLACED, now: int | None = None
+    ) -> str | None:
+        """Seal what is left of a file's rows anew, and erase the old file; the new name, if any.
+
+        The tables have the columns of the file, ``_batch``, ``_arrived`` and ``_window`` too.
+        """
+        now = self._parts.now() if now is None else now
+        rows = self._catalogue.all(f"{FILES} AND name = ?", name)
+        if not rows:
+            raise StateError(f"the vault has no file {name}; see its `files`")
+        left = [table for table in tables if table.num_rows]
+        if not left:
+            self._erase(rows, why, now)
+            return None
+        sealed = self._sealed_anew(pa.concat_tables(left))
+        self._erase(rows, why, now, lambda: know(self._catalogue, self._parts.keys, sealed))
+        self._after([sealed])
+        return sealed.header.name
+
+    def _sealed_anew(self, table: pa.Table) -> SealedFile:
+        missing = [name for name in OWN if name not in table.column_names]
+        if missing:
+            raise SchemaError(f"rows of the vault lack {missing[0]}; give them as they were read")
+        batches, arrivals = (pc.min_max(table[name]).as_py() for name in (BATCH, ARRIVED))
+        draft = Draft(self._backlog.folder, self.store, table.schema, arrivals["min"])
+        locked = self._parts.settings.vault_retention_us is not None
+        try:
+            draft.add(table, [*batches.values()], [*arrivals.values()])
+            sealed = draft.seal(self.custodian, lock=locked)
+            sync(self._backlog.folder)
+        except BaseException:
+            draft.drop()
+            raise
+        return sealed
+
+    def close(self) -> None:
+        """Finish what is being sealed, and try the place once more, shortly."""
+        self._sealer.close()
+        self._backlog.close()
+
+
+def _shown(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment // 1_000_000, UTC):%Y-%m-%d %H:%M}"

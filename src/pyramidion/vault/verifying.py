@@ -1,0 +1,70 @@
+"""Whether the vault has what was sealed: every file, whole, and no other."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyramidion.errors import FormatError
+from pyramidion.vault.drafts import envelope_of, parquet_of
+from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.parquet import digest_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file of the vault that is not as it was sealed."""
+
+    name: str
+    why: str
+
+
+def problems(
+    rows: Sequence[sqlite3.Row], get: Callable[[str], bytes], names: Sequence[str]
+) -> Iterator[Problem]:
+    """What is wrong with the files of a catalogue, and which the place has beyond them."""
+    digests = {row[kind]: row["name"] for row in rows for kind in ("digest", "envelope")}
+    known = {made(row["name"]) for row in rows for made in (parquet_of, envelope_of)}
+    for row in rows:
+        for name, digest, size in (
+            (parquet_of(row["name"]), row["digest"], row["bytes"]),
+            (envelope_of(row["name"]), row["envelope"], None),
+        ):
+            why = _wrong(name, digest, size, get, digests)
+            if why is not None:
+                yield Problem(name, why)
+    for name in names:
+        if name not in known:
+            yield Problem(name, "unknown to this store")
+
+
+def _wrong(
+    name: str,
+    digest: str,
+    size: int | None,
+    get: Callable[[str], bytes],
+    digests: dict[str, str],
+) -> str | None:
+    try:
+        data = get(name)
+    except OSError:
+        return "missing"
+    found = digest_of(data)
+    if found == digest:
+        return None
+    if found in digests:
+        return f"swapped: it is that of {digests[found]}"
+    if size is not None and len(data) != size:
+        return f"{'truncated' if len(data) < size else 'too long'}: {len(data)} of {size} bytes"
+    if size is None and not _is_envelope(data):
+        return "truncated or changed"
+    return "changed"
+
+
+def _is_envelope(data: bytes) -> bool:
+    try:
+        Envelope.from_bytes(data)
+    except FormatError:
+        return False
+    return True
