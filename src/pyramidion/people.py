@@ -181,6 +181,21 @@ class People:
         self._grow(keys.size)
         self._size += kernels.count(self._table, keys, self._k, np.empty(keys.size, np.bool_))
 
+    def fill(self, keys: Keys) -> None:
+        """Have people count no more in the running block, however few of their rows did."""
+        if keys.size:
+            self._grow(keys.size)
+            self._size += kernels.fill(self._table, keys, self._k)
+
+    @property
+    def running(self) -> int:
+        """The number of the running block."""
+        return self._block
+
+    def is_over(self, block: int, now: int) -> bool:
+        """Whether a block is over, for good."""
+        return self._blocks is None or self._blocks.stop(block) <= max(now, self._seen)
+
     def is_running(self, arrived: int) -> bool:
         """Whether rows that arrived then are in the running block."""
         return self._blocks is not None and self._blocks.at(arrived) == self._blocks.at(self._seen)
