@@ -394,7 +394,11 @@ def test_no_person_has_more_than_k_rows_of_a_block_in_the_tables(
                 store.erase_person("a")
                 now_held = [cells(arena) for arena in arenas(store).values()]
                 assert all(same(one, other) for one, other in zip(before, now_held, strict=True))
-                assert "a" not in [name for _, t, _ in store._lifecycle.hot.batches() for name in t["who"].to_pylist()]
+                assert "a" not in [
+                    name
+                    for _, t, _ in store._lifecycle.hot.batches()
+                    for name in t["who"].to_pylist()
+                ]
         most = sum(min(2, count) for count in blocks.values())
         assert counted_of(store, "a") <= most
 

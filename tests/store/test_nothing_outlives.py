@@ -22,6 +22,7 @@ from pyarrow import csv
 
 import pyramidion
 from pyramidion import Categorical, Guarantee, Label, Model, Pyramid, Receipt, Schema, Snapshot
+from pyramidion.erasing import Erasure
 from pyramidion.files import DataFile
 from pyramidion.intrusion import Reseed
 from pyramidion.privacy import ledger
@@ -60,6 +61,7 @@ CATALOGUE = {
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
     "readings": {**dict.fromkeys(("window", "purpose"), PUBLIC), "key": DRAWN, "sealed": PAID},
+    "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
@@ -102,6 +104,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
+    Erasure: dict.fromkeys(("steps", "windows"), PUBLIC),
     Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
     Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
     Damage: {"kind": PUBLIC, "window": PUBLIC, "why": "names a file, which is drawn"},
@@ -122,7 +125,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
-        **dict.fromkeys(("reseed", "verify", "mend"), VERB),
+        **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",

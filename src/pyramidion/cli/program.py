@@ -13,6 +13,7 @@ from pyramidion import __version__
 from pyramidion.cli import (
     audit,
     demo,
+    erasing,
     evaluate,
     intrusion,
     models,
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     rows_out.add(commands)
     models.add(commands)
     store.add_tables(commands)
+    erasing.add(commands)
     store.add_copies(commands)
     intrusion.add(commands)
     audit.add(commands)
