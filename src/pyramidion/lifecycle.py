@@ -228,7 +228,7 @@ class Lifecycle:
         return self.door.observations(batch).counting(counted)
 
     def _recall(self) -> None:
-        """Count the people of the running block again: all their rows are hot, or it is over."""
+        """Count the people of the running block again: their rows are hot, or they were erased."""
         self.leaving.append(lambda leaving: self._forget_people(leaving.now))
         self._forget_people(int(self.catalogue.one("SELECT max(at) FROM deletions") or 0))
         arrived = self.catalogue.all("SELECT number, arrived FROM batches")

@@ -12,7 +12,8 @@ tables, and its noise hides as many.
 
 The counter is hot data: it is in memory alone, for the running block alone. Blocks are no
 longer than the hot window and end where hot steps end, so at any moment all rows of the
-running block are hot, and the counter is made of them again when a store is opened.
+running block are hot, and the counter is made of them again when a store is opened. Only rows of
+people who were erased are not; these people count no more until the block is over.
 """
 
 from __future__ import annotations

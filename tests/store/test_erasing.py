@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from sklearn.linear_model import SGDClassifier
 from pyramidion import Categorical, Pyramid, Schema, StateError
 from pyramidion.errors import FormatError, ObservationError, PrivacyError, SchemaError, StorageError
 from pyramidion.hot_rows import came, totals
-from pyramidion.storage.hot import Receipt
+from pyramidion.storage.data_keys import DataKey
+from pyramidion.storage.hot import Receipt, Stored
 from tests.store.archive import Archive, Loot, keys_in, loot, watched
 from tests.store.peopling import EVENTS, EXACT, PEOPLE, Event, a_stand, arenas, batches, of
 from tests.store.stores import (
@@ -102,6 +104,8 @@ def test_a_person_is_found_by_number_or_text_whichever_way_the_rows_came(stand: 
     assert len(left) == 5
     store.erase_person("8")
     assert totals(store._lifecycle) == {1: 0}
+    store.erase_person("9")
+    assert observed(stand.reopen(), text).blanked == 2
 
 
 def test_a_person_who_is_named_a_little_otherwise_stays(stand: Stand) -> None:
@@ -153,7 +157,7 @@ def test_from_outside_it_looks_the_same_whoever_is_erased() -> None:
     for person in ("a", "b", "nobody"):
         with a_stand() as stand:
             store = stand.create(PEOPLE, **NOISY)
-            observed(store, of(["a"] * 60 + ["b"]), key="once")
+            observed(store, of(["a"] * 6_000 + ["b"]), key="once")
             stand.clock.pass_(DAY)
             observed(store, of(["c", "b"] * 30, stand.clock.now, seed=1))
             done = store.erase_person(person, why="request 17")
@@ -161,6 +165,18 @@ def test_from_outside_it_looks_the_same_whoever_is_erased() -> None:
             stand.close()
     assert shown[0] == shown[1] == shown[2]
     assert "request 17" in shown[0][1]
+
+
+@pytest.mark.parametrize("parts", range(1, 60))
+def test_how_long_what_is_kept_of_a_batch_is_does_not_tell_how_many_rows_it_lost(
+    parts: int,
+) -> None:
+    came = [(window, 100_000) for window in range(parts)]
+    lengths = {
+        len(Stored(1, 0, 9, Receipt(1, 0, 0), came, b"1", [lost] * parts).sealed(DataKey.new("")))
+        for lost in (0, 9, 10, 99_999)
+    }
+    assert len(lengths) == 1
 
 
 def test_the_deletion_record_says_neither_who_nor_how_many(stand: Stand) -> None:
@@ -228,6 +244,8 @@ def test_populating_tables_stay_what_they_were_also_after_a_crash(stand: Stand) 
     observed(store, of(list("abacab")))
     before = cells(populating(store))
     store.erase_person("a")
+    (window,) = store._lifecycle.windows.all()
+    assert (window.after, window.fresh) == (1, 0)
     assert same(cells(populating(store)), before)
     assert same(cells(populating(stand.reopen())), before)
 
@@ -285,6 +303,7 @@ def test_a_training_set_takes_off_the_hot_rows_that_are_left_and_no_others(stand
     counted = exact(store, store._lifecycle.complete, [left.take(first)])
     assert same(cells(off(training)), {name: complete[name] - counted[name] for name in complete})
     assert training.X.shape[0] == len(training.y) == 8
+    assert (training.reduced._counted.rows, training.reduced._counted.hidden) == ({2: 8}, 8)
     assert training.y.tolist() == left["y"].to_pylist()
 
 
@@ -368,6 +387,7 @@ def test_nothing_is_kept_of_a_person_where_no_row_came_in_the_running_block(stan
     stand.clock.pass_(1.5 * DAY)
     store.erase_person("a")
     assert store._lifecycle.catalogue.one(count) == 0
+    assert len(store._lifecycle.people) == 0
     assert observed(store, of(["a"] * 3, stand.clock.now)).blanked == 1
 
 
@@ -469,6 +489,28 @@ def test_where_all_rows_were_one_persons_models_wait_for_others(stand: Stand) ->
     observed(store, of(list("bc") * 4, stand.clock.now, seed=2))
     store.advance()
     assert store.models["m"].available
+
+
+# --- at the same time --------------------------------------------------------------------------
+
+
+def test_rows_that_come_meanwhile_are_counted_once_and_hot(stand: Stand) -> None:
+    store = stand.create(PEOPLE, **EXACT | {"k": 1_000})
+    made = [of(["a", "b", "c"], seed=number) for number in range(60)]
+    with ThreadPoolExecutor(2) as threads:
+        sent = [threads.submit(store.observe, batch) for batch in made]
+        for person in ("nobody", "d", "e"):
+            store.erase_person(person)
+        for each in sent:
+            each.result()
+    before = exact(store, populating(store), made)
+    assert same(cells(populating(store)), before)
+    assert len(who(store)) == 180
+    store.erase_person("a")
+    store = stand.reopen()
+    assert who(store).count("b") == who(store).count("c") == 60
+    assert len(who(store)) == 120
+    assert same(cells(populating(store)), before)
 
 
 # --- failures -------------------------------------------------------------------------------------
