@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -14,10 +14,21 @@ from pyramidion.storage.hot import Parts
 
 def totals(store: Lifecycle) -> dict[int, int]:
     """How many rows are hot, by window."""
+    return _summed(batch.lie for batch in store.hot.stored(lambda _: True))
+
+
+def came(store: Lifecycle) -> dict[int, int]:
+    """How many rows came in the steps that are hot, by window: also those of erased people.
+
+    What is decided by this says nothing about who was erased.
+    """
+    return _summed(batch.parts for batch in store.hot.stored(lambda _: True))
+
+
+def _summed(batches: Iterable[Parts]) -> dict[int, int]:
     found: dict[int, int] = {}
-    for batch in store.hot.stored(lambda _: True):
-        for window, rows in batch.parts:
-            found[window] = found.get(window, 0) + rows
+    for window, rows in (part for parts in batches for part in parts):
+        found[window] = found.get(window, 0) + rows
     return found
 
 

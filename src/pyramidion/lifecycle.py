@@ -54,6 +54,7 @@ from pyramidion.storage.hot import HotWindow, Parts, Step
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.tables import Tables
+from pyramidion.storage.uncounted import Uncounted
 
 FOREVER = 1 << 62  # microseconds
 
@@ -81,6 +82,7 @@ class Lifecycle:
         self.secret = keys.get(int(catalogue.about("secret")))
         self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
         self.readings = Readings(catalogue, keys)
+        self.uncounted = Uncounted(catalogue, keys)
         self._segments = Segments(folder / "hot")
         self.learn(schema)
         self._remove_strangers()
@@ -102,6 +104,8 @@ class Lifecycle:
         """Called with the time before a window is born."""
         self.leaving: list[Callable[[Leaving], None]] = []
         """Called before hot rows leave for good; what it raises does not keep them."""
+        self.parting: list[Callable[[], None]] = []
+        """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()
 
     @staticmethod
@@ -219,10 +223,12 @@ class Lifecycle:
                 f"which rows of batch {number} count is not known, so a person could have more "
                 f"than the noise hides; this is a bug"
             )
+        if counted is not None and counted.size != batch.length:
+            raise StateError(f"rows of batch {number} were erased while it was read; ask again")
         return self.door.observations(batch).counting(counted)
 
     def _recall(self) -> None:
-        """Count the people of the running block again: all their rows are hot, or it is over."""
+        """Count the people of the running block again: their rows are hot, or they were erased."""
         self.leaving.append(lambda leaving: self._forget_people(leaving.now))
         self._forget_people(int(self.catalogue.one("SELECT max(at) FROM deletions") or 0))
         arrived = self.catalogue.all("SELECT number, arrived FROM batches")
@@ -231,6 +237,7 @@ class Lifecycle:
             counted = self.hot.counted(number)
             if counted is not None:
                 self.people.recall(self.door.observations(records.batch_of(table)), counted)
+        self.people.fill(self.uncounted.of(self.people.running))
 
     def _forget_people(self, now: int) -> None:
         with self.arrivals:
@@ -503,6 +510,7 @@ class Lifecycle:
                     self.settings.weights_share
                 ):  # how they shared tells of the window it was read from
                     self.catalogue.sum_tables(windows)
+                held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
                 return [*held, *keys, *(row["key"] for row in gone)]

@@ -173,6 +173,13 @@ class Door:
             return found, Batch(raw, len(found))
         return found, Batch({name: _some(column, good) for name, column in raw.items()}, len(found))
 
+    def people(self, column: Raw) -> Keys:
+        """Whose each row is, by the column of the unit alone; refuses what names nobody."""
+        judge = Judge(len(column))
+        keys = people(str(self.schema.unit), column, judge, self.encoder.hasher)
+        judge.refuse()
+        return keys
+
     def _observations(
         self, data: Any, errors: Errors, latest: int | None
     ) -> tuple[Observations, dict[str, Raw], NDArray[np.int64] | None]:

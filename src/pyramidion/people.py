@@ -12,7 +12,8 @@ tables, and its noise hides as many.
 
 The counter is hot data: it is in memory alone, for the running block alone. Blocks are no
 longer than the hot window and end where hot steps end, so at any moment all rows of the
-running block are hot, and the counter is made of them again when a store is opened.
+running block are hot, and the counter is made of them again when a store is opened. Only rows of
+people who were erased are not; these people count no more until the block is over.
 """
 
 from __future__ import annotations
@@ -180,6 +181,21 @@ class People:
         keys = _units(rows)[counted]
         self._grow(keys.size)
         self._size += kernels.count(self._table, keys, self._k, np.empty(keys.size, np.bool_))
+
+    def fill(self, keys: Keys) -> None:
+        """Have people count no more in the running block, however few of their rows did."""
+        if keys.size:
+            self._grow(keys.size)
+            self._size += kernels.fill(self._table, keys, self._k)
+
+    @property
+    def running(self) -> int:
+        """The number of the running block."""
+        return self._block
+
+    def is_over(self, block: int, now: int) -> bool:
+        """Whether a block is over, for good."""
+        return self._blocks is None or self._blocks.stop(block) <= max(now, self._seen)
 
     def is_running(self, arrived: int) -> bool:
         """Whether rows that arrived then are in the running block."""

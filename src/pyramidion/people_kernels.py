@@ -56,6 +56,21 @@ def take_back(table: Any, keys: Any, counted: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def fill(table: Any, keys: Any, most: Any) -> Any:
+    """Have each key at ``most``, so that it is not counted any more; how many keys are new."""
+    held, used, counts, _ = table
+    new = 0
+    for i in range(keys.size):
+        slot = _slot(table, keys[i])
+        if not used[slot]:
+            used[slot] = 1
+            held[slot] = keys[i]
+            new += 1
+        counts[slot] = most
+    return new
+
+
+@njit(cache=True, nogil=True)
 def move(table: Any, larger: Any) -> None:
     """Bring all keys to a larger table, which is empty."""
     held, used, counts, _ = table

@@ -11,7 +11,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 from pyramidion.errors import FormatError, StorageError
-from pyramidion.hot_rows import rows_of, totals
+from pyramidion.hot_rows import came, rows_of
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.privacy import weights
@@ -41,7 +41,7 @@ class Reading:
 
     def _source(self, purpose: Purpose) -> int | None:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
-        hot = totals(self._store)
+        hot = came(self._store)
         for window in sorted(hot.keys() & self._kept(), reverse=True):
             if hot[window] >= FEWEST_ROWS and self._pays(window, purpose):
                 return window

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from pyramidion.batches import ABSENT, Batch, Raw, plain
+from pyramidion.batches import ABSENT, Batch, Raw, plain, take
 from pyramidion.encoding import attempt
 from pyramidion.errors import FormatError
 from pyramidion.hashing_kernels import MISSING
@@ -42,13 +44,13 @@ def _value(value: object) -> tuple[int, bytes]:
     return MISSING, b""  # the judge refuses such rows, or does not look at the column
 
 
-def to_bytes(table: pa.Table) -> bytes:
-    """A table as bytes, compressed and filled up."""
+def to_bytes(table: pa.Table, least: int = 0) -> bytes:
+    """A table as bytes, compressed and filled up, to at least so many."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
         writer.write_table(table)
     size = sink.tell()
-    sink.write(bytes(filled(size) - size))
+    sink.write(bytes(max(filled(size), least) - size))
     return bytes(sink.getvalue())
 
 
@@ -91,3 +93,9 @@ def batch_of(table: pa.Table) -> Batch:
 def without(table: pa.Table, columns: Collection[str]) -> pa.Table:
     """A table less some columns."""
     return table.drop_columns([name for name in table.column_names if name in columns])
+
+
+def some(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """These rows of a table, in buffers of their own: no other row's value is in them."""
+    columns = [take(column, rows) for column in table.columns]
+    return pa.table(columns, names=table.column_names)

@@ -70,6 +70,7 @@ class Serving:
         self._renew("")
         store.changed.append(self._renew)
         store.leaving.append(lambda _: self._expire_raw())
+        store.parting.append(self._expire_raw)
 
     def _renew(self, why: str) -> None:
         """A new snapshot when the complete tables change; old ones expire where they must."""
@@ -137,8 +138,8 @@ class Serving:
         files = [row for row in store.tables.windows() if row["window"] not in store.lacking]
         found = {row["window"]: store.tables.names(row).intersection(served) for row in files}
         tables = {number: names for number, names in found.items() if names}
-        hidden = sum(rows for batch in hot for window, rows in batch.parts if window in tables)
-        return Counted({batch.number: batch.receipt.accepted for batch in hot}, tables, hidden)
+        hidden = sum(rows for batch in hot for window, rows in batch.lie if window in tables)
+        return Counted({batch.number: batch.rows for batch in hot}, tables, hidden)
 
     def hot_rows(self, wanted: Wanted = lambda _: True) -> Iterator[HotBatch]:
         """Hot rows, batch by batch."""

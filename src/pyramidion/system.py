@@ -8,6 +8,7 @@ snapshot, featurize     the complete tables, and features from them
 training_set            hot rows as features and labels, none meeting its own label
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
+erase_person            one person's hot rows, at once
 status, ledger          what is there, and what it cost
 audit_log               what was done, in entries that cannot be changed afterwards
 backup, restore         a copy that shares the fate of its keys
@@ -36,6 +37,7 @@ from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
+from pyramidion.erasing import Erasure, erase_person
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
@@ -466,6 +468,26 @@ class Pyramid:
             "tables.withdrawn", now, told, lambda: withdraw(self._lifecycle, name, why, now)
         )
         self._keep(now)
+
+    # --- somebody asks to be forgotten -------------------------------------------------
+
+    def erase_person(self, person: str | int, *, why: str = "asked for") -> Erasure:
+        """Erase the hot rows of one person now, as the column of the schema's unit names them.
+
+        Models are trained again without them. What is counted stays, hidden by the noise, until
+        its window retires. ``why`` stays in the deletion record; it must not say who.
+        """
+        self._usable()
+        now = self._now()
+
+        def done() -> Erasure:
+            erasure = erase_person(self._lifecycle, person, why, now)
+            self._training.catch_up(now)
+            return erasure
+
+        erasure = self._noted("person.erased", now, {"why": why}, done)
+        self._keep(now)
+        return erasure
 
     # --- after an intrusion ----------------------------------------------------------
 

@@ -83,6 +83,7 @@ class Training:
         }
         store.changed.append(self._changed)
         store.leaving.append(self._leaving)
+        store.parting.append(self._parting)
 
     def _recalled(self, name: str, recipe: str) -> Model | None:
         try:
@@ -224,6 +225,10 @@ class Training:
         finally:  # whatever failed: nothing that saw a leaving row stays
             self._replace_all(new.values())
 
+    def _parting(self) -> None:
+        """Rows of a person go: what learned from them goes first, and is trained again later."""
+        self._replace_all([model.gone(UNTRAINED) for model in self._models.values()])
+
     def _replace_all(self, new: Iterable[Model]) -> None:
         """Let go of the old models; one that is learning a batch is waited for, not for ever."""
         held = self._teaching.acquire(timeout=self._store.settings.train_within_us / 1e6)
@@ -291,6 +296,8 @@ class Training:
             X.append(features)
             for key, workload in workloads.items():
                 y.setdefault(key, []).append(workload.y(schema, hot.observations, hot.batch))
+        if not X:
+            raise StateError("the hot window is empty, so there is nothing to train on; observe")
         labels = {key: np.concatenate(parts) for key, parts in y.items()}
         return Lesson(np.concatenate(X), labels, raw.base, last)
 

@@ -33,6 +33,7 @@ from pyramidion import (
     Snapshot,
     Verification,
 )
+from pyramidion.erasing import Erasure
 from pyramidion.files import DataFile
 from pyramidion.intrusion import Reseed
 from pyramidion.privacy import ledger
@@ -71,6 +72,7 @@ CATALOGUE = {
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
     "readings": {**dict.fromkeys(("window", "purpose"), PUBLIC), "key": DRAWN, "sealed": PAID},
+    "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
@@ -83,6 +85,7 @@ ENTRIES = {
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
     "store.reseeded": {"why": PUBLIC},
+    "person.erased": {"why": "public: written by who asks, and refused where it names the person"},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
 }
@@ -125,6 +128,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
+    Erasure: dict.fromkeys(("steps", "windows"), PUBLIC),
     Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
     Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
     Entry: {
@@ -154,7 +158,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
-        **dict.fromkeys(("reseed", "verify", "mend"), VERB),
+        **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,

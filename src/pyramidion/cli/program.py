@@ -14,6 +14,7 @@ from pyramidion.cli import (
     audit,
     audit_log,
     demo,
+    erasing,
     evaluate,
     intrusion,
     models,
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     rows_out.add(commands)
     models.add(commands)
     store.add_tables(commands)
+    erasing.add(commands)
     store.add_copies(commands)
     vault.add(commands)
     intrusion.add(commands)

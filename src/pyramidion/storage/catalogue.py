@@ -17,6 +17,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     models      the recipe of each, never what it learned
     readings    quantiles and bin edges, private, sealed under keys that die with their window
     past_steps  hot steps that have left: when rows arrived in them, how many, when they left
+    uncounted   people erased in a block: a keyed hash of each, sealed, gone when it is over
     vault_files files sealed to the custodian: when their rows arrived, and whether they are away
 """
 
@@ -54,6 +55,9 @@ VAULT_FILES = """CREATE TABLE vault_files (
     first_batch INTEGER NOT NULL, last_batch INTEGER NOT NULL, rows INTEGER NOT NULL,
     bytes INTEGER NOT NULL, digest TEXT NOT NULL, envelope TEXT NOT NULL,
     lock INTEGER REFERENCES keys, stored INTEGER, gone INTEGER) STRICT;"""
+UNCOUNTED = """CREATE TABLE uncounted (
+    key INTEGER PRIMARY KEY REFERENCES keys, block INTEGER NOT NULL,
+    sealed BLOB NOT NULL) STRICT;"""
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -84,6 +88,7 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {READINGS}
 {PAST_STEPS}
 {VAULT_FILES}
+{UNCOUNTED}
 """
 
 Migration = Callable[[sqlite3.Connection], object]
@@ -93,7 +98,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute(READINGS),
         db.execute("ALTER TABLE arenas ADD COLUMN tables TEXT NOT NULL DEFAULT ''"),
     ),
-    3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES)),
+    3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES), db.execute(UNCOUNTED)),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

@@ -63,11 +63,49 @@ class Stored:
     parts: Parts
     counted: bytes = b""
     """With a unit, a bit for each row in the order they lie there: 0 where it was blanked."""
+    erased: Sequence[int] = ()
+    """How many rows of each part were erased since they came; empty: nobody asked for that."""
+
+    @property
+    def lie(self) -> Parts:
+        """Window and rows of each part as they lie there: `parts` less what was erased."""
+        if not self.erased:
+            return self.parts
+        both = zip(self.parts, self.erased, strict=True)
+        return [(window, rows - gone) for (window, rows), gone in both]
+
+    @property
+    def rows(self) -> int:
+        """How many rows lie there; the receipt says how many came."""
+        return sum(rows for _, rows in self.lie)
+
+    def less(self, left: NDArray[np.bool_]) -> Stored:
+        """The same with only some of its rows: all that is told of the others stays as it was."""
+        ends = np.cumsum([rows for _, rows in self.lie])[:-1]
+        lost = [int(part.size - part.sum()) for part in np.split(left, ends)]
+        before = self.erased or [0] * len(lost)
+        bits = np.packbits(self.unpacked[left]).tobytes() if self.counted else b""
+        return replace(
+            self,
+            erased=[one + more for one, more in zip(before, lost, strict=True)],
+            counted=bits.ljust(len(self.counted), b"\0"),
+        )
+
+    @property
+    def unpacked(self) -> NDArray[np.bool_]:
+        """Which rows count, in the order they lie there."""
+        bits = np.frombuffer(self.counted, dtype=np.uint8)
+        return np.unpackbits(bits, count=self.rows).astype(np.bool_)
 
     def sealed(self, key: DataKey) -> bytes:
-        """All of it, for the catalogue; how long it is does not tell how many were blanked."""
+        """All of it, for the catalogue.
+
+        How long it is does not tell how many rows were blanked, or erased.
+        """
         told = asdict(self)
         blanked, counted = told["receipt"].pop("blanked"), told.pop("counted")
+        erased = [f"{rows:20}" for rows in told.pop("erased")]
+        told |= {"erased": erased} if erased else {}
         if counted:
             told |= {"counted": b64encode(counted).decode(), "blanked": f"{blanked:20}"}
         data = json.dumps(told).encode()
@@ -82,7 +120,8 @@ class Stored:
         parts = [(window, rows) for window, rows in told["parts"]]
         place = told["number"], told["start"], told["length"]
         receipt = Receipt(**told["receipt"], blanked=int(told.get("blanked", 0)))
-        return cls(*place, receipt, parts, b64decode(told.get("counted", "")))
+        erased = [int(rows) for rows in told.get("erased", ())]
+        return cls(*place, receipt, parts, b64decode(told.get("counted", "")), erased)
 
     @staticmethod
     def _context(number: int) -> bytes:
@@ -252,7 +291,7 @@ class HotWindow:
         for step in list(self.steps):
             for batch in list(step.batches):
                 if wanted(batch.number, batch.parts):
-                    yield batch.number, self._read(step, batch), batch.parts
+                    yield batch.number, self._read(step, batch), batch.lie
 
     def stored(self, wanted: Callable[[int], bool]) -> list[Stored]:
         """What is known of some batches, by number."""
@@ -262,16 +301,15 @@ class HotWindow:
     def counted(self, number: int) -> NDArray[np.bool_] | None:
         """Which rows of a batch count, in the order they lie there; None: all."""
         batch = self._blanked.get(number)
-        if batch is None:
-            return None
-        bits = np.frombuffer(batch.counted, dtype=np.uint8)
-        return np.unpackbits(bits, count=batch.receipt.accepted).astype(np.bool_)
+        return None if batch is None else batch.unpacked
 
     def _read(self, step: Step, batch: Stored) -> pa.Table:
-        data = self._segments.read(
+        return records.from_bytes(self._data(step, batch))
+
+    def _data(self, step: Step, batch: Stored) -> bytearray:
+        return self._segments.read(
             step.file, batch.start, batch.length, step.key.key, f"batch {batch.number}"
         )
-        return records.from_bytes(data)
 
     def leaving(self, now: int) -> list[Step]:
         """The steps whose time is over, or that are more than the rows to be kept."""
@@ -319,18 +357,42 @@ class HotWindow:
 
     def rewritten(self, change: Callable[[pa.Table], pa.Table]) -> list[tuple[Step, Step]]:
         """Each step with its rows changed, in a new file under a new key, not yet known."""
-        return [(step, self._rewritten(step, change)) for step in self.steps]
 
-    def _rewritten(self, old: Step, change: Callable[[pa.Table], pa.Table]) -> Step:
+        def made(old: Step, new: Step) -> None:
+            for batch in old.batches:
+                self._again(new, batch, change(self._read(old, batch)))
+
+        return [(step, self._rewritten(step, made)) for step in self.steps]
+
+    def less(self, gone: Callable[[pa.Table], NDArray[np.bool_]]) -> list[tuple[Step, Step]]:
+        """Each step without some rows, in a new file under a new key, not yet known.
+
+        All steps are written anew and no record becomes shorter, so that from outside nobody
+        sees which rows go, how many, or whether any does.
+        """
+
+        def made(old: Step, new: Step) -> None:
+            for batch in old.batches:
+                data = self._data(old, batch)
+                table = records.from_bytes(data)
+                left = ~gone(table)
+                kept = records.some(table, np.flatnonzero(left))
+                self._again(new, batch.less(left), kept, least=len(data))
+
+        return [(step, self._rewritten(step, made)) for step in self.steps]
+
+    def _rewritten(self, old: Step, made: Callable[[Step, Step], None]) -> Step:
         key = DataKey.new(STEP)
         new = Step(old.number, old.slot, old.start, _file(key), key, old.once, old.rows)
         new.closed = old.closed
-        for batch in old.batches:
-            make = partial(records.to_bytes, change(self._read(old, batch)))
-            start, context = new.length, f"batch {batch.number}"
-            length = self._segments.append(new.file, start, make, key.key, context).result()
-            new.batches.append(replace(batch, start=start, length=length))
+        made(old, new)
         return new
+
+    def _again(self, new: Step, batch: Stored, table: pa.Table, least: int = 0) -> None:
+        make = partial(records.to_bytes, table, least)
+        start, context = new.length, f"batch {batch.number}"
+        length = self._segments.append(new.file, start, make, new.key.key, context).result()
+        new.batches.append(replace(batch, start=start, length=length))
 
     def replace(self, made: Sequence[tuple[Step, Step]]) -> None:
         """Make rewritten steps known in place of the old ones; within a transaction."""
@@ -353,6 +415,8 @@ class HotWindow:
         """After the transaction: these are the steps; the old files go later."""
         self._segments.forget()
         self.steps = [new for _, new in made]
+        batches = [batch for step in self.steps for batch in step.batches]
+        self._blanked = {batch.number: batch for batch in batches if batch.counted}
         for call in self.rewrote:
             call()
 

@@ -1,0 +1,80 @@
+"""A command for people who ask to be forgotten: erase-person."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyramidion.cli.options import Commands, Parser, add_store, opened
+from pyramidion.cli.text import several
+from pyramidion.errors import ObservationError
+
+if TYPE_CHECKING:
+    from pyramidion.erasing import Erasure
+
+
+def add(commands: Commands[Parser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "erase-person",
+        help="erase the hot rows of one person, now",
+        description="Erase the hot rows of one person, as the column of the schema's unit names "
+        "them, and what models learned from these. What is counted stays, hidden by the noise, "
+        "until its window retires. What is printed does not tell whether there were any rows.",
+    )
+    named = parser.add_mutually_exclusive_group(required=True)
+    named.add_argument(
+        "--person-from",
+        metavar="FILE",
+        help="a file with the person's name on one line, or - for standard input",
+    )
+    named.add_argument(
+        "--person",
+        metavar="NAME",
+        help="the name itself; mind that the list of processes and the shell's history show it",
+    )
+    parser.add_argument(
+        "--why",
+        metavar="TEXT",
+        required=True,
+        help="the reason, for the deletion record, which stays: it must not say who",
+    )
+    add_store(parser)
+    parser.set_defaults(run=erase_person)
+
+
+def erase_person(arguments: argparse.Namespace) -> None:
+    """Erase somebody."""
+    given = arguments.person_from
+    person = arguments.person if given is None else _read(given)
+    with opened(arguments) as pyramid:
+        done = pyramid.erase_person(person, why=arguments.why)
+    print(json.dumps(asdict(done)) if arguments.json else _did(done))
+
+
+def _read(place: str) -> str:
+    """The one line of a file, without its end."""
+    data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []  # that error holds the name
+    if len(lines) != 1 or not lines[0]:
+        raise ObservationError(
+            "a person is read from one line of UTF-8 text, and this is not one; write the name "
+            "alone, and erase people one by one"
+        )
+    return lines[0]
+
+
+def _did(done: Erasure) -> str:
+    windows = several(len(done.windows), "populating window")
+    return (
+        f"no hot row of this person is left; {several(done.steps, 'hot step')} and the tables of "
+        f"{windows} were written anew\n"
+        "the store key is new: make a backup, older ones do not open"
+    )

@@ -1,0 +1,88 @@
+"""Killed while a person is erased, a store has all their rows or none, and counts as before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.killpoints import POINTS
+from tests.store.peopling import PEOPLE, of
+from tests.store.stores import DAY, START, Stand, cells, noise, observed, populating, same
+
+GIVEN = {"k": 2, "p_min": 0.5, "delta": 0.0, "checkpoint_rows": 3}
+MADE = [of(list("abac"), START), of(list("bcab"), START + DAY, seed=1)]
+COUNTED = [MADE[0].take([0, 1, 2, 3]), MADE[1].take([0, 1])]
+"""What counts of them in a block of three days: of each the first two."""
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.store.stores import Stand
+from tests.store.test_erasing_kill import erased
+stand = Stand(Path(sys.argv[1]))
+erased(stand, sys.argv[2])
+"""
+ERASING = [point for point in POINTS if point.startswith(("person.", "erase.", "rewrap."))]
+
+
+def filled(stand: Stand) -> Pyramid:
+    """A store with rows in two steps, and a checkpoint that lacks the last of them."""
+    store = stand.create(PEOPLE, **GIVEN)
+    for number, batch in enumerate(MADE):
+        stand.clock.now = START + number * DAY
+        observed(store, batch)
+    return store
+
+
+def erased(stand: Stand, point: str) -> None:
+    """In a child: open the store and erase, to be killed at a point."""
+    from pyramidion.killpoints import arm
+
+    stand.clock.now = START + DAY
+    store = stand.open()
+    arm(point)
+    store.erase_person("a", why="request 17")
+
+
+def killed_at(point: str, folder: Path) -> None:
+    """Erase in a child that dies at a point."""
+    command = [sys.executable, "-c", CHILD, str(folder), point]
+    done = subprocess.run(command, env=dict(os.environ), check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("point", [*ERASING, "append.synced:1", "append.synced:2"])
+def test_all_rows_of_the_person_are_hot_or_none_and_tables_are_as_acknowledged(
+    point: str, stand: Stand
+) -> None:
+    drawn = noise(filled(stand), populating(stand._open[0]), COUNTED)
+    stand.close()
+    killed_at(point, stand.folder)
+    stand.clock.now = START + DAY
+    store = stand.open()
+    left = [table["who"].to_pylist() for _, table, _ in store._lifecycle.hot.batches()]
+    done = bool(store.status().deletions)
+    assert left == ([["b", "c"], ["b", "c", "b"]] if done else [list("abac"), list("bcab")])
+    assert done == (point.partition(":")[0] in COMMITTED)
+    assert all(record.done for record in store.status().deletions)
+    assert same(noise(store, populating(store), COUNTED), drawn)
+    assert store.status().windows[0].rows == populating(store).rows == 8
+    assert len(stand.files("hot")) == 2
+    assert len(stand.files("tables")) == 1
+    assert observed(store, of(list("abc"), START + DAY, seed=2)).blanked == 3
+    if not done:
+        before = cells(populating(store))
+        store.erase_person("a", why="request 17")
+        assert same(cells(populating(stand.reopen())), before)
+
+
+COMMITTED = {
+    *("erase.committed", "erase.truncated", "erase.destroyed", "erase.unlinked", "erase.after"),
+    "person.after",
+}
