@@ -14,6 +14,7 @@ from pyramidion.cli import (
     audit,
     demo,
     evaluate,
+    exposure,
     intrusion,
     models,
     plan,
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     models.add(commands)
     store.add_tables(commands)
     store.add_copies(commands)
+    exposure.add(commands)
     intrusion.add(commands)
     audit.add(commands)
     demo.add(commands)
