@@ -41,6 +41,7 @@ from pyramidion.exposed import (
 )
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.lives import Lives, StepLife, WindowLife
+from pyramidion.storage.spells import Spell
 
 __all__ = ["COMPONENTS", "Component", "Exposure", "exposure_of", "interval", "persons_of"]
 
@@ -145,9 +146,15 @@ def _within(number: int, span: tuple[int, int | None]) -> bool:
 
 
 def _models(lives: Lives, hot: Sequence[HotExposed], start: int, stop: int) -> ModelsExposed:
-    """A model never outlives a row it saw, so all it can have seen was hot meanwhile."""
+    """A model never outlives a row it saw, so all it can have seen was hot while it was there."""
     known = lives.models(start, stop) if hot else []
-    seen = hot if known else ()
+    replays = lives.replays(start, stop) if known else []
+    seen = [
+        part
+        for part in hot
+        if any(_within(part.step, replay.steps) for replay in replays)
+        or any(_met(part, model, start, stop) for model in known)
+    ]
     return ModelsExposed(
         registered=tuple(
             ModelExposed(name=each.name, since=each.since, until=each.until) for each in known
@@ -155,6 +162,12 @@ def _models(lives: Lives, hot: Sequence[HotExposed], start: int, stop: int) -> M
         rows=sum(part.rows for part in seen),
         ranges=merged((part.first, part.last) for part in seen),
     )
+
+
+def _met(part: HotExposed, model: Spell, start: int, stop: int) -> bool:
+    """Whether rows were hot, and a model registered, at one moment of the interval."""
+    last = stop if model.until is None else min(stop, model.until)
+    return part.first <= last and (part.gone is None or part.gone >= max(start, model.since))
 
 
 def _columns(store: Lifecycle, start: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from pyramidion.exposed import Exposure
-from pyramidion.exposure_text import Part, moment, parts, promise, sentences
+from pyramidion.exposure_text import WHERE, Part, moment, parts, promise, sentences
 from pyramidion.exposure_timeline import drawn, lanes
 
 STYLE = """\
@@ -37,7 +37,7 @@ p { margin: .45rem 0 }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-size: .9rem;
   font-variant-numeric: tabular-nums }
-th, td { padding: .26rem .9rem .26rem 0; text-align: left; border-bottom: 1px solid var(--line);
+th, td { padding: .26rem 1.4rem .26rem 0; text-align: left; border-bottom: 1px solid var(--line);
   vertical-align: top }
 th { color: var(--pale); font-weight: 600 }
 th.right, td.right { text-align: right }
@@ -48,7 +48,9 @@ svg text { font-size: 11.5px; fill: var(--ink) }
 svg .name { text-anchor: end } svg .tick, svg .attack, svg .when { text-anchor: middle }
 svg .tick, svg .number, svg .when { fill: var(--pale) }
 svg .attack { fill: var(--edge); font-weight: 600 }
-svg .grid { stroke: var(--line) } svg .shade { fill: var(--shade); stroke: var(--edge) }
+svg .grid { stroke: var(--line) } svg .shade { fill: var(--shade) }
+svg .edge { stroke: var(--ink); stroke-width: 1.2; stroke-dasharray: 3 2 }
+svg text.cut { fill: var(--page); font-size: 9px }
 svg .hot { fill: var(--hot) } svg .model { fill: var(--model) }
 svg .populating { fill: var(--populating) } svg .sealed { fill: var(--sealed) }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .3rem 0 0; padding: 0;
@@ -60,12 +62,12 @@ svg .populating { fill: var(--populating) } svg .sealed { fill: var(--sealed) }
   :root { color-scheme: light; --page: #fff; --ink: #000; --pale: #444; --line: #ccc;
     --soft: #f3f3f3; --hot: #cf4b32; --model: #8450ba; --populating: #dfa11b; --sealed: #4a86c5;
     --shade: #cf4b3226; --edge: #b53a23 }
-  body { padding: 0; max-width: none; font-size: 10.5px; print-color-adjust: exact;
+  html { font-size: 10px }
+  body { padding: 0; max-width: none; font-size: 1rem; print-color-adjust: exact;
     -webkit-print-color-adjust: exact }
-  h1 { font-size: 17px } .lead { font-size: 12px } h2 { margin-top: .9rem }
-  .figures { margin: .6rem 0 } .figures b { font-size: 15px }
+  h2 { margin-top: 1rem } .figures { margin: .6rem 0 } footer { margin-top: 1rem }
   .wide { overflow: visible } svg { min-width: 0 } table, svg { break-inside: avoid }
-  th, td { padding-top: .12rem; padding-bottom: .12rem } }
+  th, td { padding-top: .1rem; padding-bottom: .1rem } }
 """
 LEGEND = {
     "hot": "raw observations, readable",
@@ -107,7 +109,7 @@ def _top(found: Exposure, name: str) -> Iterator[str]:
     first, *others = sentences(found)
     between = f"{moment(found.start)} to {moment(found.stop)} UTC"
     yield f"<h1>What was exposed, {between}</h1>"
-    told = f"store {name} · seen by an intruder of: {found.component} · as known {moment(found.at)}"
+    told = f"Store {name} · intruder on {WHERE[found.component]} · as known at {moment(found.at)}"
     yield f'<p class="of">{escape(told)}</p>'
     yield f'<p class="lead">{escape(first)}</p>'
     yield f'<ul class="figures">{"".join(_figures(found))}</ul>'

@@ -11,6 +11,7 @@ from pyramidion.durations import EPOCH
 from pyramidion.exposed import Exposure, WindowExposed
 
 SHOWN = 8  # rows of a table; the others are summed up
+WHERE = {"store": "the store's machine", "edge": "an edge", "tables": "sealed tables alone"}
 WHO = {
     "store": "An intruder on the store's machine",
     "edge": "An intruder on an edge",
@@ -81,13 +82,14 @@ def _raw(found: Exposure) -> str:
 def _learned(found: Exposure) -> str:
     if found.component == "tables":
         return ""
-    names = sorted({model.name for model in found.models.registered if model.name is not None})
-    told = f"{several(len(names), 'model')} ({', '.join(names)})" if names else "models"
     if not found.models.registered:
         return "No model was registered."
+    names = sorted({model.name for model in found.models.registered if model.name is not None})
     rows = several(found.models.rows, "observation")
-    perhaps = "" if names else " there may have been"
-    return f"{told[0].upper()}{told[1:]}{perhaps} that can have learned from {rows}, at most."
+    if any(model.name is None for model in found.models.registered):
+        return f"Models there may have been can have learned from at most {rows}."
+    noun = "Model" if len(names) == 1 else "Models"
+    return f"{noun} {', '.join(names)} can have learned from at most {rows}."
 
 
 def _tables(found: Exposure) -> str:
@@ -172,7 +174,7 @@ def _hot(found: Exposure) -> Part:
     total = several(sum(part.rows for part in more), "observation")
     return Part(
         "Raw observations that could be read",
-        ["hot step", "arrived from", "to", "observations", "during it", "gone since"],
+        ["hot step", "arrived from", "to", "observations", "came during it", "gone since"],
         rows[-SHOWN:],
         f"and {several(len(more), 'older step')} with {total}" if more else "",
     )
@@ -214,7 +216,7 @@ def _windows(found: Exposure) -> Part:
     more = rows[:-SHOWN]
     return Part(
         "Windows whose tables were visible",
-        ["window", "from", "to", "it was", "took", "noisy total", "(ε, δ)", "later"],
+        ["window", "from", "to", "it was", "took", "noisy total", "(ε, δ)", "came later"],
         rows[-SHOWN:],
         f"and {several(len(more), 'older window')}, all sealed then" if more else "",
     )

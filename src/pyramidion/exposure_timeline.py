@@ -16,7 +16,7 @@ from datetime import timedelta
 from html import escape
 
 from pyramidion.durations import EPOCH, UNITS
-from pyramidion.exposed import Exposure
+from pyramidion.exposed import Exposure, HotExposed
 from pyramidion.exposure_text import SHOWN, moment, several
 
 WIDTH, LEFT, RIGHT = 960, 118, 842
@@ -81,14 +81,17 @@ def lanes(found: Exposure) -> list[tuple[str, list[Row]]]:
 
 
 def _steps(found: Exposure) -> list[Row]:
-    return [
-        Row(
-            f"step {part.step}",
-            [Bar("hot", part.first, part.gone, f"hot step {part.step}")],
-            several(part.rows, "row"),
-        )
-        for part in found.hot[-SHOWN:]
-    ]
+    """The newest steps one by one, and those before them as one."""
+    older = found.hot[:-SHOWN]
+    rows = [_row(f"{len(older)} older", older)] if older else []
+    return [*rows, *(_row(f"step {part.step}", [part]) for part in found.hot[-SHOWN:])]
+
+
+def _row(name: str, of: Sequence[HotExposed]) -> Row:
+    gone = [part.gone for part in of if part.gone is not None]
+    stop = max(gone) if len(gone) == len(of) else None
+    bar = Bar("hot", min(part.first for part in of), stop, f"hot, {name}")
+    return Row(name, [bar], several(sum(part.rows for part in of), "row"))
 
 
 def _models(found: Exposure) -> list[Row]:
@@ -137,6 +140,7 @@ def drawn(found: Exposure) -> str:
         *_ticks(scale, height),
         *_shade(found, scale, height),
         *_bars(shown, scale, found.at),
+        *_edges(found, scale, height),
         "</svg>",
     ]
     return "\n".join(lines)
@@ -158,6 +162,15 @@ def _shade(found: Exposure, scale: Scale, height: int) -> Iterator[str]:
     told = f"{moment(found.start)} – {moment(found.stop)}"
     middle = min(max(middle, LEFT + 130), RIGHT - 130)
     yield f'<text class="when" x="{middle:.1f}" y="{TOP - 18}">{told}</text>'
+
+
+def _edges(found: Exposure, scale: Scale, height: int) -> Iterator[str]:
+    """Where the interval begins and ends, over the bars."""
+    left, foot = scale(found.start), height - BOTTOM + 6
+    for x in (left, max(scale(found.stop), left + LEAST)):
+        yield f'<line class="edge" x1="{x:.1f}" y1="{TOP - 12}" x2="{x:.1f}" y2="{foot}"/>'
+    if scale.first < found.at < scale.last and scale(found.at) > scale(found.stop) + 110:
+        yield f'<text class="when" x="{scale(found.at):.1f}" y="{TOP - 18}">now</text>'
 
 
 def _ticks(scale: Scale, height: int) -> Iterator[str]:
@@ -198,3 +211,5 @@ def _bar(bar: Bar, scale: Scale, top: int, now: int) -> Iterator[str]:
     told = escape(f"{bar.told}, {moment(bar.start)} to {until}")
     size = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{BAR}" rx="2.5"'
     yield f'<rect class="{bar.kind}" {size}><title>{told}</title></rect>'
+    if bar.start < scale.first and width > BAR:  # it began before what is drawn
+        yield f'<text class="cut" x="{left + 3:.1f}" y="{top + BAR - 3}">◂</text>'
