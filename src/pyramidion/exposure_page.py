@@ -58,15 +58,16 @@ svg .populating { fill: var(--populating) } svg .sealed { fill: var(--sealed) }
 .legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px;
   margin-right: .4em }
 @media (max-width: 40rem) { .figures { grid-template-columns: repeat(2, 1fr) } }
-@media print { @page { size: A4; margin: 13mm }
+@media print { @page { size: A4; margin: 11mm }
   :root { color-scheme: light; --page: #fff; --ink: #000; --pale: #444; --line: #ccc;
     --soft: #f3f3f3; --hot: #cf4b32; --model: #8450ba; --populating: #dfa11b; --sealed: #4a86c5;
     --shade: #cf4b3226; --edge: #b53a23 }
   html { font-size: 10px }
-  body { padding: 0; max-width: none; font-size: 1rem; print-color-adjust: exact;
-    -webkit-print-color-adjust: exact }
+  body { padding: 0; max-width: none; font-size: 1rem; line-height: 1.35;
+    print-color-adjust: exact; -webkit-print-color-adjust: exact }
   h2 { margin-top: 1rem } .figures { margin: .6rem 0 } footer { margin-top: 1rem }
-  .wide { overflow: visible } svg { min-width: 0 } table, svg { break-inside: avoid }
+  .wide { overflow: visible } svg { min-width: 0; width: 86%; margin: 0 auto }
+  table, svg { break-inside: avoid }
   th, td { padding-top: .1rem; padding-bottom: .1rem } }
 """
 LEGEND = {

@@ -133,8 +133,7 @@ def drawn(found: Exposure) -> str:
     number = sum(len(rows) for _, rows in shown)
     height = TOP + number * (BAR + GAP) + max(len(shown) - 1, 0) * 2 * GAP + BOTTOM
     lines = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="what how" '
-        f'xmlns="http://www.w3.org/2000/svg">',
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="what how">',
         '<title id="what">What was there when</title>',
         f'<desc id="how">{escape(_described(found))}</desc>',
         *_ticks(scale, height),
