@@ -29,7 +29,7 @@ def test_the_text_begins_with_a_plain_sentence_and_has_tables(filled: Shell) -> 
     first, _ = done.out.split("\n", 1)
     assert re.fullmatch(
         r"An intruder on the store's machine between \d{4}-\d\d-\d\d 01:00 and \d{4}-\d\d-\d\d "
-        r"01:00 \(UTC\) could read 400 raw observations; 100 of them arrived during that time\.",
+        r"01:00 \(UTC\) could read 500 raw observations; 100 of them arrived during that time\.",
         first,
     )
     for head in ("hot step  arrived from", "window  from", "Columns of these observations"):
