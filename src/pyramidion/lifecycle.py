@@ -53,6 +53,7 @@ from pyramidion.storage.disk import remove
 from pyramidion.storage.hot import HotWindow, Parts, Step
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
+from pyramidion.storage.spells import forget_spells
 from pyramidion.storage.tables import Tables
 from pyramidion.storage.uncounted import Uncounted
 
@@ -502,7 +503,8 @@ class Lifecycle:
                         "UPDATE windows SET state = 'erased' WHERE number = ?", number
                     )
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
-                self.hot.forget(list(steps))
+                self.hot.forget(list(steps), now)
+                self.forget_past(now)
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
@@ -523,6 +525,11 @@ class Lifecycle:
                 after()
 
             self.keys.erase(what, why, now, forget, forgotten, self._remove_strangers)
+
+    def forget_past(self, now: int) -> None:
+        """What is remembered of the past (row totals, times, names) ends with the retention."""
+        self.hot.forget_past(now)
+        forget_spells(self.catalogue, now - self.settings.retention_us)
 
     def close(self) -> None:
         """Let go of all files."""

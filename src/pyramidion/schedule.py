@@ -66,6 +66,7 @@ class Schedule:
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)
             self._forget(now, done)
+            store.forget_past(now)
             for window in store.windows.full():
                 store.checkpoint(window)
                 done.checkpoints.append(window.number)

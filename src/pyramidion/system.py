@@ -11,6 +11,7 @@ add_group, withdraw     tables come and go
 erase_person            one person's hot rows, at once
 status, ledger          what is there, and what it cost
 audit_log               what was done, in entries that cannot be changed afterwards
+exposure                what could be read between two moments
 backup, restore         a copy that shares the fate of its keys
 vault, attach_vault     the raw history, sealed to a custodian
 reseed                  after a break-in: what the intruder has seen is frozen
@@ -39,6 +40,7 @@ from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.erasing import Erasure, erase_person
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
@@ -60,6 +62,7 @@ from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
+from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
@@ -131,6 +134,7 @@ class Pyramid:
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
         if vault is not None and custodian is not None:
             about["vault"] = _vaults().attached(vault, custodian, Path(path))
+        about[FACT] = NONE
         home = Home.create(Path(path), holder_at(keys), about)
         return cls._opened(home, clock, begun="store.created")
 
@@ -260,7 +264,7 @@ class Pyramid:
         rolling = self._lifecycle, history, take, self._schedule, self._advance, self._now
 
         def receipts() -> Iterator[Receipt]:
-            with self._training.sleeping():
+            with self._training.sleeping(), replaying(self._lifecycle.catalogue, self._now):
                 yield from rolled(*rolling)
             self._threads.move(lambda: self._training.catch_up(self._latest))
 
@@ -281,7 +285,20 @@ class Pyramid:
 
     def _advance(self, now: int) -> Advance:
         self._usable()
-        return self._threads.move(lambda: self._advanced(now))
+        return self._threads.move(self._advancing(now))
+
+    def _advancing(self, now: int) -> Callable[[], Advance]:
+        """What the keeper is to do; when an erasure is complete is told by the clock."""
+        asked = max(now, int(self._clock() * 1_000_000))
+
+        def advanced() -> Advance:
+            self._home.keys.lag = lambda: max(0, int(self._clock() * 1_000_000) - asked)
+            try:
+                return self._advanced(now)
+            finally:
+                self._home.keys.lag = lambda: 0
+
+        return advanced
 
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
@@ -299,7 +316,7 @@ class Pyramid:
         try:
             due = self._due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
-                self._threads.keep(lambda: self._advanced(now))
+                self._threads.keep(self._advancing(now))
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
@@ -409,7 +426,7 @@ class Pyramid:
     def unregister(self, name: str) -> None:
         """Forget a model and its recipe."""
         self._usable()
-        self._threads.move(lambda: self._training.unregister(name))
+        self._threads.move(lambda: self._training.unregister(name, self._now()))
 
     def retrain(self, name: str) -> Model:
         """Train a model again now, as after a failure; what serves goes on until it is ready."""
@@ -572,6 +589,18 @@ class Pyramid:
         now = self._now()
         vault = None if self._vault is None else self._vault.status()
         return status_of(self._home.path, self._lifecycle, now, self._due(now), vault)
+
+    def exposure(self, start: object, stop: object, *, component: Component = "store") -> Exposure:
+        """What an intruder from start to stop could read of the store, an edge or the tables.
+
+        Both are seconds since 1970, a date or ISO text. Where the record is not exact, more is
+        told than was exposed, never less.
+        """
+        self._usable()
+        now = self._now()
+        first, last = interval(start, stop, now)
+        entries = self._audit_log.entries()
+        return exposure_of(self._lifecycle, first, last, component, now, log=entries)
 
     # --- copies ----------------------------------------------------------------------
 

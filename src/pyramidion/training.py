@@ -41,6 +41,7 @@ from pyramidion.observations import Observations
 from pyramidion.schema import bare
 from pyramidion.serving import Serving
 from pyramidion.storage.hot import Step
+from pyramidion.storage.spells import registered, unregistered
 
 ASLEEP = "a history is being replayed; it is trained when that is through"
 NO_TABLE = "no sealed window has a table that it uses; wait for one, or register it with others"
@@ -150,15 +151,17 @@ class Training:
         told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
         with self._store.catalogue.transaction():
             self._store.catalogue.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, told)
+            registered(self._store.catalogue, name, now)
         self._damaged.discard(name)
         self._install([made])
 
-    def unregister(self, name: str) -> None:
+    def unregister(self, name: str, now: int) -> None:
         """Forget a model and its recipe."""
         if name not in self._damaged:
             self.model(name)
         with self._store.catalogue.transaction():
             self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
+            unregistered(self._store.catalogue, name, now)
         self._damaged.discard(name)
         with self._learning:
             gone = self._models.pop(name, None)

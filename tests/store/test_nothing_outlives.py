@@ -34,6 +34,17 @@ from pyramidion import (
     Verification,
 )
 from pyramidion.erasing import Erasure
+from pyramidion.exposed import (
+    Exposure,
+    Forgotten,
+    Gap,
+    GrantExposed,
+    HotExposed,
+    ModelExposed,
+    ModelsExposed,
+    VaultExposed,
+    WindowExposed,
+)
 from pyramidion.files import DataFile
 from pyramidion.intrusion import Reseed
 from pyramidion.privacy import ledger
@@ -49,6 +60,7 @@ PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters
 DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
 PAID = "P2: noisy since birth, paid by the `table` lines of its windows"
 HOT = "P1: erased with the hot rows, when their step leaves"
+SEALED = "of a file that is sealed to the custodian"
 VERB = "gives what is mapped elsewhere, or nothing"
 
 CATALOGUE = {
@@ -73,9 +85,16 @@ CATALOGUE = {
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
     "readings": {**dict.fromkeys(("window", "purpose"), PUBLIC), "key": DRAWN, "sealed": PAID},
     "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
+    "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
+    "vault_files": {
+        **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "stored"), PUBLIC),
+        **dict.fromkeys(("name", "lock"), DRAWN),
+        **dict.fromkeys(("bytes", "digest"), SEALED),
+    },
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
+    "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
     **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
 }
@@ -145,6 +164,29 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
     },
+    Exposure: dict.fromkeys(
+        (
+            *("component", "start", "stop", "at", "columns", "unit", "hot", "models", "windows"),
+            *("k", "epsilon", "delta", "later", "forgotten", "vault", "gaps"),
+        ),
+        PUBLIC,
+    ),
+    HotExposed: dict.fromkeys(
+        ("step", "first", "last", "rows", "arrived", "exact", "gone"), PUBLIC
+    ),
+    ModelExposed: dict.fromkeys(("name", "since", "until"), PUBLIC),
+    ModelsExposed: dict.fromkeys(("registered", "rows", "ranges"), PUBLIC),
+    WindowExposed: {
+        **dict.fromkeys(("number", "start", "stop", "born", "sealed", "frozen", "erased"), PUBLIC),
+        **dict.fromkeys(("rows", "states", "epsilon", "delta", "later", "noise"), PUBLIC),
+        "noisy_rows": PAID,
+    },
+    Forgotten: dict.fromkeys(
+        ("steps", "step_rows", "unrecorded", "windows", "window_rows"), PUBLIC
+    ),
+    GrantExposed: dict.fromkeys(("grant", "since", "until", "opened"), PUBLIC),
+    VaultExposed: dict.fromkeys(("files", "rows", "grants"), PUBLIC),
+    Gap: dict.fromkeys(("start", "stop", "why"), PUBLIC),
     ledger.Report: dict.fromkeys(
         ("windows", "k", "unit", "retained", "composed_epsilon", "composed_delta"), PUBLIC
     ),
@@ -160,6 +202,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
+        **dict.fromkeys(("reseed", "verify", "mend", "exposure"), VERB),
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
@@ -178,7 +221,9 @@ VERBS: dict[type, dict[str, str]] = {
         "expire": VERB,
         **dict.fromkeys(("names", "guarantee", "rows"), PUBLIC),
     },
-    ledger.Ledger: dict.fromkeys(("open", "spend", "forfeit", "left", "spent", "report"), PUBLIC),
+    ledger.Ledger: dict.fromkeys(
+        ("open", "spend", "forfeit", "left", "spent", "report", "over"), PUBLIC
+    ),
 }
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
@@ -301,8 +346,10 @@ class Life:
         status = dataclasses.asdict(self.store.status())
         status |= {"path": "", "bytes": 0}
         spent = self.store.ledger.report().to_dict()
+        exposed = self.exposed()
         sizes = sorted(file.stat().st_size for file in self.store.path.rglob("*.tables"))
-        said = json.dumps([status, spent, sizes, self.catalogue(), self.entries()], default=str)
+        told_all = [status, spent, exposed, sizes, self.catalogue(), self.entries()]
+        said = json.dumps(told_all, default=str)
         self.shown.append((told, said.replace(str(self.folder), "")))
 
     def entries(self) -> list[Any]:
@@ -316,6 +363,11 @@ class Life:
             )
             for entry in self.store.audit_log.entries()
         ]
+
+    def exposed(self) -> dict[str, Any]:
+        """What the last five days exposed, without what is noisy."""
+        told = self.store.exposure((self.day - 5) * DAY, self.day * DAY).to_dict()
+        return told | {"windows": [window | {"noisy_rows": 0} for window in told["windows"]]}
 
     def catalogue(self) -> dict[str, list[Any]]:
         """All rows of the catalogue, without what is drawn or hot."""

@@ -10,6 +10,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     store       create, advance, ledger, group, withdraw, backup, restore
     status      what a store holds, for people
     erasing     erase one person's hot rows
+    exposure    what an intruder between two moments could read
     rows_in     import, observe
     rows_out    featurize, training-set, predict
     writers     the files they write

@@ -16,6 +16,7 @@ from pyramidion.cli import (
     demo,
     erasing,
     evaluate,
+    exposure,
     intrusion,
     models,
     plan,
@@ -102,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     erasing.add(commands)
     store.add_copies(commands)
     vault.add(commands)
+    exposure.add(commands)
     intrusion.add(commands)
     audit_log.add(commands)
     audit.add(commands)

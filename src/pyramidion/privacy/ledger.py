@@ -298,6 +298,23 @@ class Ledger:
         report = Report(windows=windows, k=self._settings.k)
         return report if self._person is None else self._composed(report)
 
+    def over(self, windows: Collection[int]) -> tuple[float, float]:
+        """Return what some windows tell together about who may have rows in all of them.
+
+        >>> ledger = Ledger(MemoryBook(), Settings(epsilon=1, delta=0))
+        >>> for window in (1, 2, 3):
+        ...     ledger.open(window, {"": Fraction(1)}, {}, now=0)
+        >>> ledger.over([1, 3]), ledger.over([])
+        ((2.0, 0.0), (0.0, 0.0))
+        """
+        if not windows:
+            return 0.0, 0.0
+        reports = [self._report_of(window, self._lines_of(window)) for window in windows]
+        if len(reports) == 1:
+            return reports[0].epsilon, reports[0].delta
+        spent = sum((report.spent for report in reports), Fraction(0))
+        return _promise(self._unit, spent, self._settings.delta)
+
     def _composed(self, report: Report) -> Report:
         """A person may be in every window, so what the retained ones have spent adds up."""
         known = set(self._retained())

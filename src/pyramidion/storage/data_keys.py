@@ -49,6 +49,9 @@ class DataKeys:
         self._store_key = StoreKey(holder, catalogue.about("store_key"))
         self.unfinished = False
         """Whether an erasure is in the catalogue and old store keys or files are still there."""
+        self.lag: Callable[[], int] = lambda: 0
+        """Microseconds that passed since the time that an erasure is told: models are trained
+        first, and until keys are destroyed the rows can be read."""
 
     def add(self, key: DataKey) -> int:
         """Put a key into the catalogue, under the store key that the catalogue names then."""
@@ -122,7 +125,8 @@ class DataKeys:
         self.settle()
         unlink()
         reach("erase.unlinked")
-        self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", now)
+        done = now + self.lag()
+        self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", done)
         self.unfinished = False
 
     def _drop(self, keys: Collection[int]) -> None:

@@ -321,11 +321,28 @@ class HotWindow:
             due.append(left.pop(0))
         return due
 
-    def forget(self, steps: Sequence[Step]) -> None:
-        """Drop steps from the catalogue; within the transaction that drops their keys."""
+    def forget(self, steps: Sequence[Step], now: int) -> None:
+        """Drop steps from the catalogue; within the transaction that drops their keys.
+
+        What is public of them stays as long as the store keeps anything: when rows arrived in
+        them, how many, when they left.
+        """
         for step in steps:
+            self._catalogue.run(
+                "INSERT OR REPLACE INTO past_steps "
+                "SELECT step, min(arrived), max(arrived), sum(rows), ? FROM batches "
+                "WHERE step = ? GROUP BY step",
+                now,
+                step.number,
+            )
             self._catalogue.run("DELETE FROM batches WHERE step = ?", step.number)
             self._catalogue.run("DELETE FROM steps WHERE number = ?", step.number)
+
+    def forget_past(self, now: int) -> None:
+        """Drop what is known of steps that left, once their first row is past retention."""
+        horizon = now - self._settings.retention_us
+        if (self._catalogue.one("SELECT min(start) FROM past_steps") or now) <= horizon:
+            self._catalogue.run("DELETE FROM past_steps WHERE start <= ?", horizon)
 
     def forgotten(self, steps: Sequence[Step]) -> None:
         """After the transaction: these steps are over; their files go later."""

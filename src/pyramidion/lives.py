@@ -1,0 +1,203 @@
+"""The lives of hot steps and windows, as the catalogue remembers them.
+
+When a step's rows arrived stands in ``batches`` while they are hot, and in ``past_steps``
+afterwards. When a window was opened, its first line in the ledger says; when it was sealed or
+erased, and when a step left, the deletion records. What was erased could be read until the
+erasure was *complete*, not just begun: one that was broken off is complete when a later one is.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.storage.spells import Spell, spells
+
+_PAST, _ENDED = r"(?:hot step|window) \d+", r"(?:populating states|noise) of window \d+"
+LEFT = re.compile(f"{_PAST}(?:, {_PAST})*")
+SEALED = re.compile(f"{_ENDED}(?:, {_ENDED})*(?:, the former store key)?")
+"""What the records of erasures say. Anything else, such as the name of a feature, is no match."""
+RESTORED = "keys of other copies"
+
+
+class Arrived(NamedTuple):
+    """Rows that arrived from one moment to another, both included."""
+
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class StepLife:
+    """A hot step: its rows, and when nothing could read them any more (None: they are hot)."""
+
+    number: int
+    arrived: tuple[Arrived, ...]
+    """Batch by batch while hot; of one that left, all in one."""
+    gone: int | None
+
+    def rows(self, start: int | None, stop: int) -> tuple[int, bool]:
+        """How many rows arrived from start to stop at most, and whether that is exact.
+
+        >>> step = StepLife(1, (Arrived(0, 9, 100),), None)
+        >>> step.rows(None, 9), step.rows(0, 20), step.rows(3, 20), step.rows(10, 20)
+        ((100, True), (100, True), (100, False), (0, True))
+        """
+        met = [
+            part
+            for part in self.arrived
+            if part.first <= stop and (start is None or part.last >= start)
+        ]
+        inside = all(part.last <= stop and (start is None or part.first >= start) for part in met)
+        return sum(part.rows for part in met), inside
+
+
+@dataclass(frozen=True)
+class WindowLife:
+    """A window that took rows. Times are None where that has not happened, or is not known."""
+
+    number: int
+    state: str
+    start: int | None
+    stop: int | None
+    rows: int
+    born: int
+    sealed: int | None
+    frozen: int | None
+    """When no state before the sealed one could be read any more."""
+    erased: int | None
+
+
+class Erasure(NamedTuple):
+    """A deletion record, and when it was complete; None: it is not."""
+
+    what: str
+    at: int
+    complete: int | None
+
+
+class Lives:
+    """All that is remembered of one store at one moment, in one reading."""
+
+    def __init__(self, store: Lifecycle, now: int) -> None:
+        self._catalogue = store.catalogue
+        self.at = now
+        self._horizon = now - store.settings.retention_us
+        with self._catalogue.lock:  # nothing is committed meanwhile
+            self.erasures = list(
+                _erasures(self._catalogue.all("SELECT what, at, done FROM deletions ORDER BY id"))
+            )
+            self._left = _by_number(self.erasures, LEFT, "hot step")
+            self.steps = [*self._past_steps(), *self._hot_steps()]
+            self.windows = list(self._windows())
+            self.spells = spells(self._catalogue)
+            self._next_step = int(self._catalogue.about("next_step", "1"))
+            self.begun: int | None = self._catalogue.one("SELECT min(at) FROM ledger")
+            """When the first window was opened: nothing was there before."""
+
+    # --- hot steps -----------------------------------------------------------------------
+
+    def _past_steps(self) -> Iterator[StepLife]:
+        query = "SELECT * FROM past_steps WHERE start > ? ORDER BY number"
+        for row in self._catalogue.all(query, self._horizon):
+            part = Arrived(row["start"], row["stop"], row["rows"])
+            yield StepLife(row["number"], (part,), self._gone(row["number"], row["left"]))
+
+    def _gone(self, number: int, left: int) -> int | None:
+        records = [each for each in self.erasures if each.at == left]
+        found = self._left.get(number)
+        return _complete([found] if found in records else records, left)
+
+    def _hot_steps(self) -> Iterator[StepLife]:
+        batches: dict[int, list[Arrived]] = {}
+        for row in self._catalogue.all("SELECT step, arrived, rows FROM batches ORDER BY arrived"):
+            moment = Arrived(row["arrived"], row["arrived"], row["rows"])
+            batches.setdefault(row["step"], []).append(moment)
+        for number in sorted(batches):
+            yield StepLife(number, tuple(batches[number]), None)
+
+    def unrecorded(self) -> list[int | None]:
+        """When each hot step left of which no more than that is known; None: nor when."""
+        known = {step.number for step in self.steps}
+        return [
+            None if (found := self._left.get(number)) is None else found.complete
+            for number in range(1, self._next_step)
+            if number not in known
+        ]
+
+    # --- windows -------------------------------------------------------------------------
+
+    def _windows(self) -> Iterator[WindowLife]:
+        born = {
+            row["window"]: row["at"]
+            for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
+        }
+        sealed = _by_number(self.erasures, SEALED, "window")
+        erased = _by_number(self.erasures, LEFT, "window")
+        for row in self._catalogue.all("SELECT * FROM windows WHERE rows > 0 ORDER BY number"):
+            number = row["number"]
+            seal, end = sealed.get(number), erased.get(number)
+            yield WindowLife(
+                number=number,
+                state=row["state"],
+                start=row["start"],
+                stop=row["stop"],
+                rows=row["rows"],
+                born=born.get(number, 0),
+                sealed=None if seal is None else seal.at,
+                frozen=None if seal is None else seal.complete,
+                erased=None if end is None else end.complete,
+            )
+
+    # --- what is not known ---------------------------------------------------------------
+
+    def restored(self) -> list[tuple[int | None, int]]:
+        """From when to when another copy was the store, of which this one knows nothing.
+
+        It begins after the last arrival that this copy has; None: not even that is known.
+        """
+        ends = [each.at for each in self.erasures if each.what == RESTORED]
+        arrivals = [part.last for step in self.steps for part in step.arrived]
+        return [(max((a for a in arrivals if a <= end), default=None), end) for end in ends]
+
+    def replays(self, start: int, stop: int) -> list[Spell]:
+        """The histories that were replayed meanwhile, by the clock."""
+        return [each for each in self.spells if each.kind == "replay" and each.meets(start, stop)]
+
+    def models(self, start: int, stop: int) -> list[Spell]:
+        """The models that were registered meanwhile."""
+        return [each for each in self.spells if each.kind == "model" and each.meets(start, stop)]
+
+
+def _erasures(rows: Sequence[sqlite3.Row]) -> Iterator[Erasure]:
+    """Each record, complete when it was, or a later one that destroyed the same keys."""
+    dones = [row["done"] for row in rows]
+    for place, row in enumerate(rows):
+        ends = (done for done in islice(dones, place, None) if done and done >= row["at"])
+        yield Erasure(row["what"], row["at"], next(ends, None))
+
+
+def _by_number(
+    erasures: Sequence[Erasure], grammar: re.Pattern[str], noun: str
+) -> dict[int, Erasure]:
+    """The records that name a hot step or a window, by its number; the last one counts."""
+    number = re.compile(rf"{noun} (\d+)")
+    return {
+        int(found): each
+        for each in erasures
+        if grammar.fullmatch(each.what)
+        for found in number.findall(each.what)
+    }
+
+
+def _complete(records: Sequence[Erasure], left: int) -> int | None:
+    ends = [each.complete for each in records]
+    if None in ends:
+        return None
+    return max((end for end in ends if end is not None), default=left)

@@ -1,0 +1,138 @@
+"""Spells of time that a store remembers, for the exposure report: names and times, no more.
+
+    model    from when to when a model of this name was registered
+    replay   when a history was replayed, by the clock, and which hot steps and windows came of it:
+             its rows arrive at the times that they tell themselves
+
+A spell is dropped when it has been over for longer than the store's retention.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from pyramidion.errors import PyramidionError
+from pyramidion.storage.catalogue import Catalogue
+
+FACT, NONE = "spells", "[]"
+"""What a new store knows; one that has no such fact was made before spells were kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spell:
+    """From ``since`` to ``until``, in microseconds; None: it goes on, or was broken off.
+
+    A replay filled hot steps and windows from the first of two numbers on, up to and without
+    the second. A model without a name stands for any that there may have been.
+    """
+
+    kind: Literal["model", "replay"]
+    name: str | None = None
+    since: int = 0
+    until: int | None = None
+    steps: tuple[int, int | None] = (0, 0)
+    windows: tuple[int, int | None] = (0, 0)
+
+    def meets(self, start: int, stop: int) -> bool:
+        """Whether it goes on at some moment from start to stop.
+
+        >>> spell = Spell(kind="model", since=2, until=4)
+        >>> spell.meets(0, 1), spell.meets(0, 2), spell.meets(4, 9), spell.meets(5, 9)
+        (False, True, True, False)
+        """
+        return self.since <= stop and (self.until is None or self.until >= start)
+
+
+def spells(catalogue: Catalogue) -> list[Spell]:
+    """All that are remembered, in the order they began."""
+    told = catalogue.about(FACT, "")
+    if not told:
+        return [Spell(kind="model")]
+    return [
+        Spell(**each | {"steps": tuple(each["steps"]), "windows": tuple(each["windows"])})
+        for each in json.loads(told)
+    ]
+
+
+def forget_spells(catalogue: Catalogue, before: int) -> None:
+    """Drop the spells that were over before a time; within a transaction."""
+    known = spells(catalogue)
+    kept = [spell for spell in known if spell.until is None or spell.until > before]
+    if kept != known:
+        _write(catalogue, kept)
+
+
+def registered(catalogue: Catalogue, name: str, now: int) -> None:
+    """Note that a model is registered; within a transaction."""
+    known = _ended(catalogue, lambda spell: spell.kind == "model" and spell.name is None, now)
+    if not any(_is_model(spell, name) for spell in known):
+        _write(catalogue, [*known, Spell(kind="model", name=name, since=now)])
+
+
+def unregistered(catalogue: Catalogue, name: str, now: int) -> None:
+    """Note that a model is not registered any more; within a transaction."""
+    _write(catalogue, _ended(catalogue, lambda spell: _is_model(spell, name), now))
+
+
+@contextmanager
+def replaying(catalogue: Catalogue, clock: Callable[[], int]) -> Iterator[None]:
+    """Note when a history is replayed; one that was killed is over when the next one begins."""
+    with catalogue.transaction():
+        known = _ended(catalogue, _is_replay, clock())
+        steps, windows = _first(catalogue, "steps"), _first(catalogue, "windows")
+        _write(
+            catalogue, [*known, Spell(kind="replay", since=clock(), steps=steps, windows=windows)]
+        )
+    try:
+        yield
+    finally:
+        with suppress(PyramidionError), catalogue.transaction():  # or it was closed meanwhile
+            _write(catalogue, _ended(catalogue, _is_replay, clock()))
+
+
+def _is_model(spell: Spell, name: str) -> bool:
+    return spell.kind == "model" and spell.name == name and spell.until is None
+
+
+def _is_replay(spell: Spell) -> bool:
+    return spell.kind == "replay" and spell.until is None
+
+
+def _ended(catalogue: Catalogue, which: Callable[[Spell], bool], now: int) -> list[Spell]:
+    """All spells; some of them are over now."""
+    return [
+        replace(
+            spell,
+            until=now,
+            steps=(spell.steps[0], _next(catalogue, "steps")),
+            windows=(spell.windows[0], _next(catalogue, "windows")),
+        )
+        if which(spell) and spell.until is None
+        else spell
+        for spell in spells(catalogue)
+    ]
+
+
+def _write(catalogue: Catalogue, kept: list[Spell]) -> None:
+    catalogue.note(**{FACT: json.dumps([asdict(spell) for spell in kept])})
+
+
+def _next(catalogue: Catalogue, what: str) -> int:
+    """The number that the next hot step or window gets."""
+    if what == "steps":
+        return int(catalogue.about("next_step", "1"))
+    return int(catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
+
+
+def _first(catalogue: Catalogue, what: str) -> tuple[int, None]:
+    """From the one on that takes rows now, or the next."""
+    query = {
+        "steps": "SELECT max(number) FROM steps",
+        "windows": "SELECT min(number) FROM windows WHERE state IN ('opening', 'populating')",
+    }
+    found = catalogue.one(query[what])
+    return (_next(catalogue, what) if found is None else int(found)), None
