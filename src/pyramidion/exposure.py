@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from ast import literal_eval
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -60,7 +60,7 @@ class Entry(Protocol):
     def at(self) -> int: ...
 
     @property
-    def facts(self) -> dict[str, Any]: ...
+    def facts(self) -> Mapping[str, Any]: ...
 
 
 # --- the report --------------------------------------------------------------------------

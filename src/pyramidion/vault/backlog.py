@@ -139,8 +139,8 @@ class Backlog:
         ):
             fresh = row["name"] in self.fresh
             if (
-                not fresh
-                and digest_of(data) != row["digest"]
+                (not fresh
+                and digest_of(data) != row["digest"])
                 or digest_of(sealed) != row["envelope"]
             ):
                 raise FormatError(
