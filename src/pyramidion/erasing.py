@@ -16,8 +16,10 @@ deletion record says neither who nor how many.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -124,6 +126,13 @@ def _theirs(store: Lifecycle, table: pa.Table, people: Keys) -> NDArray[np.bool_
     unit = str(store.schema.unit)
     column = records.batch_of(table.select([unit])).columns[unit]
     return np.isin(store.door.people(column), people)
+
+
+def theirs_of(store: Lifecycle, person: str | int, why: str) -> Callable[[pa.Table], NDArray[Any]]:
+    """Tells which rows of a table of the vault are the person's; refuses a reason that says who."""
+    people = _people(store, person)
+    _refuse_named(person, why)
+    return lambda table: _theirs(store, table, people)
 
 
 # --- what stays known, and what goes first ----------------------------------------------------

@@ -8,7 +8,7 @@ snapshot, featurize     the complete tables, and features from them
 training_set            hot rows as features and labels, none meeting its own label
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
-erase_person            one person's hot rows, at once
+erase_person            one person's hot rows, at once; and under a grant those in the vault
 status, ledger          what is there, and what it cost
 audit_log               what was done, in entries that cannot be changed afterwards
 exposure                what could be read between two moments
@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -38,7 +39,7 @@ from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.erasing import Erasure, erase_person
+from pyramidion.erasing import Erasure, erase_person, theirs_of
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.extras import refuse_missing
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pyramidion.vault.custody import PublicKey
+    from pyramidion.vault.reader import GrantedRows
     from pyramidion.vault.vault import Vault
 
 Clock = Callable[[], float]
@@ -505,6 +507,25 @@ class Pyramid:
         erasure = self._noted("person.erased", now, {"why": why}, done)
         self._keep(now)
         return erasure
+
+    def erase_from_vault(
+        self, person: str | int, rows: GrantedRows, *, why: str = "asked for"
+    ) -> list[str]:
+        """Make the rows of one person blank in the vault's files of an ``erase`` grant.
+
+        Every granted file is sealed anew, whoever is in it; the new names. Erase the person's hot
+        rows first, or those that are not sealed yet come after.
+        """
+        self._usable()
+        theirs = theirs_of(self._lifecycle, person, why)
+        vault, now = self.vault, self._now()
+        if vault is None:
+            raise StateError("this store has no vault, so nothing of the person is in one")
+        made = []
+        for name, table in import_module("pyramidion.vault.forgetting").without(rows, theirs):
+            made.append(self._threads.move(partial(vault.replace, name, [table], why=why)))
+        self._noted("person.erased", now, {"why": why, "files": len(made)}, lambda: None)
+        return [name for name in made if name is not None]
 
     # --- after an intrusion ----------------------------------------------------------
 

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_store, opened
+from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.text import several
-from pyramidion.errors import ObservationError
+from pyramidion.errors import ObservationError, SchemaError
 
 if TYPE_CHECKING:
     from pyramidion.erasing import Erasure
+    from pyramidion.system import Pyramid
+
+
+VAULT = "a vault keeps what was sealed before; see `pyramidion vault request --erase`"
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -43,6 +48,18 @@ def add(commands: Commands[Parser]) -> None:
         required=True,
         help="the reason, for the deletion record, which stays: it must not say who",
     )
+    parser.add_argument(
+        "--grant",
+        metavar="FILE",
+        type=Path,
+        help="an answer to `vault request --erase`: erase the person from these files of the "
+        "vault too",
+    )
+    parser.add_argument(
+        "--key", metavar="FILE", type=Path, help="the key that the request for the grant wrote"
+    )
+    parser.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
+    add_passphrase(parser, "none, or a prompt")
     add_store(parser)
     parser.set_defaults(run=erase_person)
 
@@ -51,9 +68,27 @@ def erase_person(arguments: argparse.Namespace) -> None:
     """Erase somebody."""
     given = arguments.person_from
     person = arguments.person if given is None else _read(given)
+    if (arguments.grant is None) != (arguments.key is None):
+        raise SchemaError("a grant opens with the key of its request; give --grant and --key")
     with opened(arguments) as pyramid:
         done = pyramid.erase_person(person, why=arguments.why)
-    print(json.dumps(asdict(done)) if arguments.json else _did(done))
+        files = None if arguments.grant is None else _from_vault(arguments, pyramid, person)
+    if arguments.json:
+        print(json.dumps(asdict(done) | ({} if files is None else {"files": files})))
+    else:
+        print(_did(done))
+        print(VAULT if files is None else f"{several(files, 'file')} of the vault sealed anew")
+
+
+def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) -> int:
+    """How many files of the vault were sealed anew."""
+    from pyramidion.cli.vault_rows import broker_of
+    from pyramidion.storage.disk import read
+    from pyramidion.vault.reader import open_grant
+
+    key = unlocked(arguments.key, arguments, bare=True)
+    with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
+        return len(pyramid.erase_from_vault(person, rows, why=arguments.why))
 
 
 def _read(place: str) -> str:

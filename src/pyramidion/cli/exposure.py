@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
-from pyramidion.cli.text import table
+from pyramidion.cli.passphrases import add_passphrase, unlocked
+from pyramidion.cli.text import date, several, table
+from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
     from pyramidion.exposed import Exposure
+    from pyramidion.vault.documents import Grant
 
 COMPONENTS = ("store", "edge", "tables")
 """As `pyramidion.exposed` has them, which is not loaded to show the help."""
@@ -44,22 +47,72 @@ def add(commands: Commands[Parser]) -> None:
         "models), or where sealed and complete tables alone are (default: store)",
     )
     asking.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
+    people = asking.add_argument_group("whom to tell, where the schema names a unit")
+    people.add_argument(
+        "--persons", metavar="FILE", type=Path, help="write the people behind these rows here"
+    )
+    people.add_argument(
+        "--grant", metavar="FILE", type=Path, help="a grant of the vault's rows of that time"
+    )
+    people.add_argument(
+        "--key", metavar="FILE", type=Path, help="the key that the request for the grant wrote"
+    )
+    people.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
+    add_passphrase(asking, "none, or a prompt")
     add_store(asking)
     asking.set_defaults(run=exposure)
 
 
 def exposure(arguments: argparse.Namespace) -> None:
     """Tell it; looking makes nothing due."""
+    named = (arguments.persons, arguments.grant, arguments.key)
+    if None in named and any(named):
+        raise SchemaError("people are told by a grant; give --persons, --grant and --key")
     clock = Clock(arguments.now, held=True)
     with opened(arguments, clock) as pyramid:
         clock.release()
         found = pyramid.exposure(arguments.from_, arguments.to_, component=arguments.component)
+        unit = pyramid.schema.unit
+    if arguments.persons is not None:
+        _list(arguments, found, unit)
     if arguments.html is not None:
         _write(arguments.html, found, arguments.data.name)
     if arguments.json:
         print(json.dumps(found.to_dict()))
     else:
         print("\n\n".join(_parts(found)))
+
+
+def _list(arguments: argparse.Namespace, found: Exposure, unit: str | None) -> None:
+    """Write the people behind exposed rows to a new file, one on a line, for its owner alone."""
+    from pyramidion.cli.vault_rows import broker_of
+    from pyramidion.exposure import persons_of
+    from pyramidion.storage.disk import read, write_durably
+    from pyramidion.vault.reader import open_grant
+
+    if unit is None:
+        raise SchemaError("the schema names no unit, so it is not known whose a row is")
+    if arguments.persons.exists():
+        raise SchemaError(f"{arguments.persons} exists already; choose another file")
+    key = unlocked(arguments.key, arguments, bare=True)
+    with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
+        _refuse_short(rows.grant, found)
+        people = persons_of(rows.batches(), unit, [(r.first, r.last) for r in found.hot])
+    write_durably(arguments.persons, [f"{json.dumps(each)}\n".encode() for each in people])
+    if not arguments.json:
+        print(f"wrote {several(len(people), 'name')} to {arguments.persons}\n")
+
+
+def _refuse_short(grant: Grant, found: Exposure) -> None:
+    """A list that lacks people is worse than none."""
+    if not found.hot:
+        return
+    first, last = min(each.first for each in found.hot), max(each.last for each in found.hot)
+    if grant.first > first or grant.last <= last:
+        raise SchemaError(
+            f"the exposed rows arrived from {date(first)} to {date(last)}, and the grant does not "
+            f"give all of these; request them from {first / 1e6:.6f} to {(last + 1) / 1e6:.6f}"
+        )
 
 
 def _parts(found: Exposure) -> Iterator[str]:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 PROMPT = "a prompt"
 
 
+EVER = (0, 1 << 53)
+"""Microseconds from 1970 until long from now."""
+
+
 def add(commands: Commands[Parser]) -> None:
     """Add the command."""
     vault = commands.add_parser(
@@ -116,10 +120,16 @@ def _add_request(verbs: Commands[Parser]) -> None:
         description="Ask for rows that arrived from one time up to another. The request goes to "
         "the custodian, the key stays with who asks: the rows will open with it alone.",
     )
-    asking.add_argument("--from", dest="first", metavar="TIME", type=moment, required=True)
-    asking.add_argument("--to", dest="last", metavar="TIME", type=moment, required=True)
+    asking.add_argument("--from", dest="first", metavar="TIME", type=moment)
+    asking.add_argument("--to", dest="last", metavar="TIME", type=moment)
     asking.add_argument(
         "--columns", metavar="A,B", help="the columns that are needed (default: all)"
+    )
+    asking.add_argument(
+        "--erase",
+        action="store_true",
+        help="ask for whole files, to erase a person from them with `erase-person --grant` "
+        "(default: of the whole vault)",
     )
     asking.add_argument("--reason", metavar="TEXT", required=True, help="what the rows are for")
     asking.add_argument(
@@ -154,6 +164,7 @@ def request(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.reader import hello
 
     _refuse_there(arguments.output, arguments.key_output)
+    first, last = _times(arguments)
     at = arguments.broker_at
     found = hello(at) if at else found_at(arguments.data)[1]
     passphrase = "" if given(arguments) is None and not arguments.protect else None
@@ -166,9 +177,10 @@ def request(arguments: argparse.Namespace) -> None:
         _write(arguments.key_output, text)
         try:
             made = vault.request(
-                round(arguments.first * 1e6),
-                round(arguments.last * 1e6),
+                first,
+                last,
                 columns=_columns(arguments.columns, pyramid.schema),
+                purpose="erase" if arguments.erase else "read",
                 reason=arguments.reason,
                 engineer=arguments.engineer or getpass.getuser(),
                 key=key,
@@ -185,6 +197,17 @@ def request(arguments: argparse.Namespace) -> None:
     print(_told(made))
     print(f"wrote {arguments.output}: for the custodian, who may compare these fingerprints")
     print(f"wrote {arguments.key_output}: for you alone, to open the grant with")
+
+
+def _times(arguments: argparse.Namespace) -> tuple[int, int]:
+    """From when up to when, in microseconds; to erase, at all times unless said."""
+    told = arguments.first, arguments.last
+    if not arguments.erase and None in told:
+        raise SchemaError("which rows? give --from and --to, the times when they arrived")
+    first, last = (
+        end if time is None else round(time * 1e6) for time, end in zip(told, EVER, strict=True)
+    )
+    return first, last
 
 
 def _columns(text: str | None, schema: Any) -> list[str]:

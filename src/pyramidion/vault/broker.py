@@ -32,7 +32,7 @@ from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageE
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Revocation
 from pyramidion.vault.high_water import HighWater
-from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, decrypted
+from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
 from pyramidion.vault.stream import END, FILE, Sealer, challenge_context, fault, pieces
 
 T = TypeVar("T")
@@ -257,11 +257,13 @@ class Broker:
         header = file.header
         asked = [n for n in grant.columns if n in header.columns or n in OWN]
         columns = list(dict.fromkeys([*asked, BATCH, ARRIVED]))
+        read = list(dict.fromkeys([*columns, WINDOW]))
         data = self._place.get(f"{header.name}.parquet")
         killpoints.reach("vault.fetched")
         first = True
-        for batch in decrypted(data, grant.file_key(file, self._key), header, columns):
+        for batch in decrypted(data, grant.file_key(file, self._key), header, read):
             kept = batch if grant.purpose == "erase" else _between(batch, grant)
+            kept = kept.select(columns)
             if kept.num_rows or first:
                 yield kept
             first = False
@@ -273,11 +275,12 @@ _ENDED = "is not held by this broker any more; present it again, or make a new r
 
 
 def _between(batch: pa.RecordBatch, grant: Grant) -> pa.RecordBatch:
-    """The rows that arrived when the grant says."""
+    """The rows that arrived when the grant says, and were not erased."""
     arrived = batch.column(ARRIVED)
     late = pc.greater_equal(arrived, pa.scalar(grant.first, arrived.type))
     early = pc.less(arrived, pa.scalar(grant.last, arrived.type))
-    return batch.filter(pc.and_(late, early))
+    there = pc.not_equal(batch.column(WINDOW), BLANK)
+    return batch.filter(pc.and_(pc.and_(late, early), there))
 
 
 def _told(grant: Grant) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from pyramidion.vault.envelope import Header
 
 BATCH, ARRIVED, WINDOW = "_batch", "_arrived", "_window"
 OWN = (BATCH, ARRIVED, WINDOW)
+BLANK = 0
+"""The window of a row that was erased: it holds nothing."""
 SOME = 1_000  # rows that tell whether the values of a column repeat
 
 

@@ -35,6 +35,7 @@ from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Purpose, Request
 from pyramidion.vault.drafts import Draft, SealedFile, envelope_of
 from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.forgetting import columns_of
 from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, digest_of
 from pyramidion.vault.places import Place, local_path, place_at
 from pyramidion.vault.sealing import Sealer, know
@@ -314,12 +315,15 @@ class Vault:
     ) -> Request:
         """Ask the custodian for rows that arrived from ``first`` up to, not with, ``last``.
 
-        What waits is sealed first, so that the range is whole.
+        What waits is sealed first, so that the range is whole. To ``erase`` a person, whole files
+        are asked for, with all that they have.
         """
         self.seal()
         files = self.envelopes(first, last)
         if not files:
             raise StateError("the vault has no rows that arrived then; ask for another time")
+        if purpose == "erase":
+            columns = list(dict.fromkeys(n for f in files for n in columns_of(f.header)))
         request = Request.make(
             files,
             store=self.store,
@@ -340,6 +344,7 @@ class Vault:
             engineer=engineer,
             first=first,
             last=last,
+            purpose=purpose,
             columns=list(columns),
             reason=reason,
             files=[file.header.name for file in files],
