@@ -73,11 +73,15 @@ def erase_person(arguments: argparse.Namespace) -> None:
     with opened(arguments) as pyramid:
         done = pyramid.erase_person(person, why=arguments.why)
         files = None if arguments.grant is None else _from_vault(arguments, pyramid, person)
+        sealed = pyramid.vault is not None
     if arguments.json:
         print(json.dumps(asdict(done) | ({} if files is None else {"files": files})))
     else:
         print(_did(done))
-        print(VAULT if files is None else f"{several(files, 'file')} of the vault sealed anew")
+        if files is not None:
+            print(f"sealed anew: {several(files, 'file')} of the vault")
+        elif sealed:
+            print(VAULT)
 
 
 def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) -> int:

@@ -61,7 +61,15 @@ def without(rows: GrantedRows, theirs: Theirs) -> Iterator[tuple[str, pa.Table]]
                 f"vault file {name} did not come whole, so it is left as it is; ask again"
             )
         table = table.select([*header.columns, *OWN])
-        yield name, blanked(table, theirs(table))
+        yield name, blanked(table, _among(table, theirs))
+
+
+def _among(table: pa.Table, theirs: Theirs) -> NDArray[np.bool_]:
+    """The person's rows; blank ones are nobody's."""
+    there = table.column(WINDOW).to_numpy() != BLANK
+    found = np.zeros(table.num_rows, dtype=np.bool_)
+    found[there] = theirs(table.filter(pa.array(there)))
+    return found
 
 
 def refuse_unusable(grant: Grant) -> None:

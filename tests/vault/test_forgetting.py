@@ -1,0 +1,180 @@
+"""One person in the vault: erased under a grant, and nobody sees whose rows they were."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pyramidion import Pyramid, SchemaError, StateError
+from pyramidion.cli import main
+from pyramidion.vault.broker_http import BrokerServer
+from pyramidion.vault.brokering import announced, broker_at
+from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.documents import Grant
+from pyramidion.vault.reader import GrantedRows, open_grant
+from tests.store.peopling import EXACT, PEOPLE, of
+from tests.store.stores import CUSTODIAN, DAY, HOUR, START, Clock, tiny
+
+ADA = PrivateKey.new()
+EVER = 1 << 53
+
+
+class Vaulted:
+    """A store of people with a vault of three hours, and its broker."""
+
+    def __init__(self, folder: Path, server: BrokerServer, store: Pyramid) -> None:
+        self.folder, self.server, self.store = folder, server, store
+
+    def granted(self, purpose: str, **more: Any) -> GrantedRows:
+        assert self.store.vault is not None
+        now = int(time.time() * 1e6)
+        given = {"columns": ["who", "a"], "reason": "x", "engineer": "Ada", "key": ADA}
+        request = self.store.vault.request(
+            *(0, EVER),
+            **given | {"broker": self.server.broker.public, "now": now, "purpose": purpose} | more,
+        )
+        grant = Grant.make(request, CUSTODIAN, now=now, expires=now + 60_000_000)
+        return open_grant(grant.to_json(), ADA, self.server.address)
+
+    def people(self) -> list[str]:
+        return self.granted("read").read_all().column("who").to_pylist()
+
+
+@pytest.fixture(params=[None, "365d"])
+def vaulted(folder: Path, request: pytest.FixtureRequest) -> Iterator[Vaulted]:
+    clock = Clock()
+    store = Pyramid.create(
+        folder / "store",
+        PEOPLE,
+        tiny(**EXACT | {"epsilon": 1.0, "vault_retention": request.param}),
+        keys=f"file:{folder / 'keys' / 'store.key'}",
+        clock=clock,
+        vault=str(folder / "vault"),
+        custodian=CUSTODIAN.public,
+    )
+    for who in (["anna", "ben"], ["ben", "carl"], ["anna", "carl", "anna"]):
+        store.observe(of(who, clock.now))
+        clock.now += HOUR
+    assert store.vault is not None
+    store.vault.seal()
+    store.vault.carry()
+    with store, broker_at(store.path) as broker:
+        server = BrokerServer(broker)
+        server.start()
+        yield Vaulted(folder, server, store)
+        server.stop()
+
+
+def test_a_person_is_erased_from_every_granted_file(vaulted: Vaulted) -> None:
+    assert vaulted.people() == ["anna", "ben", "ben", "carl", "anna", "carl", "anna"]
+    vault = vaulted.store.vault
+    assert vault is not None
+    before = vault.files()
+    made = vaulted.store.erase_from_vault("anna", vaulted.granted("erase"), why="request 17")
+    vault.carry()
+    assert vaulted.people() == ["ben", "ben", "carl", "carl"]
+    assert sorted(made) == [file.name for file in vault.files()]
+    assert {file.name for file in before}.isdisjoint(made)
+    assert vault.verify() == []
+
+
+def test_nobody_sees_which_files_the_person_was_in_nor_how_often(vaulted: Vaulted) -> None:
+    vault = vaulted.store.vault
+    assert vault is not None
+
+    def seen() -> list[tuple[int, ...]]:
+        return [(f.first, f.last, f.first_batch, f.last_batch, f.rows) for f in vault.files()]
+
+    before = seen()
+    assert len(vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))) == len(before)
+    assert seen() == before
+    assert len(vaulted.store.erase_from_vault("nobody", vaulted.granted("erase"))) == len(before)
+    assert seen() == before
+    said = [e.facts for e in vaulted.store.audit_log.entries() if e.kind == "person.erased"]
+    assert said == [{"why": "asked for", "files": len(before)}] * 2
+
+
+def test_the_old_files_are_gone_from_the_place(vaulted: Vaulted) -> None:
+    vault = vaulted.store.vault
+    assert vault is not None
+    before = {path.name for path in (vaulted.folder / "vault").iterdir()}
+    vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))
+    vault.carry()
+    after = {path.name for path in (vaulted.folder / "vault").iterdir()}
+    assert len(before) == len(after) == 6
+    assert before.isdisjoint(after)
+
+
+def test_a_grant_to_read_does_not_seal_anew(vaulted: Vaulted) -> None:
+    with vaulted.granted("read") as rows, pytest.raises(SchemaError, match="vault request --erase"):
+        vaulted.store.erase_from_vault("anna", rows)
+    assert len(vaulted.people()) == 7
+
+
+def test_a_reason_that_names_the_person_is_refused(vaulted: Vaulted) -> None:
+    with vaulted.granted("erase") as rows, pytest.raises(Exception, match="names the person"):
+        vaulted.store.erase_from_vault("anna", rows, why="anna asked")
+
+
+def test_a_store_without_a_vault_says_so(folder: Path, vaulted: Vaulted) -> None:
+    keys = f"file:{folder / 'keys' / 'other.key'}"
+    settings = tiny(**EXACT | {"epsilon": 1.0})
+    other = Pyramid.create(folder / "other", PEOPLE, settings, keys=keys, clock=Clock())
+    with (
+        other,
+        vaulted.granted("erase") as rows,
+        pytest.raises(StateError, match="no vault"),
+    ):
+        other.erase_from_vault("anna", rows)
+
+
+def run(*words: object) -> int:
+    return main([str(word) for word in words])
+
+
+def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, path = vaulted.folder, vaulted.store.path
+    vaulted.store.close()
+    key, text = folder / "custodian.key", folder / "passphrase"
+    key.write_text(CUSTODIAN.to_text("long enough"))
+    text.write_text("long enough\n")
+    store = ("--data", path, "--keys", f"file:{folder / 'keys' / 'store.key'}")
+    store = (*store, "--now", START + DAY)
+
+    def asked(name: str, *words: object) -> tuple[object, ...]:
+        request, grant, ours = (folder / f"{name}.{end}" for end in ("request", "grant", "key"))
+        ask = ("vault", "request", *words, "--reason", "request 17", "--output", request)
+        assert run(*ask, "--key-output", ours, *store) == 0
+        give = ("vault", "grant", request, "--key", key, "--expires", "1h", "--yes")
+        assert run(*give, "--output", grant, "--passphrase-file", text) == 0
+        return ("--grant", grant, "--key", ours)
+
+    with announced(path, vaulted.server):
+        broken_in = ("--from", START + 1.5 * HOUR, "--to", START + 2.5 * HOUR)
+        told = ("exposure", *broken_in, "--persons", folder / "people", *store)
+        short = asked("short", "--from", START + 2 * HOUR, "--to", START + DAY)
+        assert run(*told, *short) == 2
+        assert "request them from" in capsys.readouterr().err
+        assert not (folder / "people").exists()
+        grant = asked("list", "--from", START, "--to", START + DAY, "--columns", "who")
+        assert run(*told, *grant) == 0
+        assert (folder / "people").read_text() == '"anna"\n"ben"\n"carl"\n'
+        assert (folder / "people").stat().st_mode & 0o77 == 0
+        erase = ("erase-person", "--person", "anna", "--why", "request 17", *store)
+        assert run(*erase) == 0
+        assert "vault request --erase" in capsys.readouterr().out
+        assert run(*erase, *asked("erase", "--erase")) == 0
+        assert "sealed anew: 3 files of the vault" in capsys.readouterr().out
+        rows = folder / "rows.parquet"
+        read = asked("read", "--from", START, "--to", START + DAY, "--columns", "who")[1::2]
+        opened = ("vault", "open", read[0], "--key", read[1], "--output", rows, "--data", path)
+        assert run(*opened, "--quiet") == 0
+    found = pq.read_table(rows).column("who").to_pylist()
+    assert sorted(found) == ["ben", "ben", "carl", "carl"]
