@@ -138,11 +138,9 @@ class Backlog:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             fresh = row["name"] in self.fresh
-            if (
-                not fresh
-                and digest_of(data) != row["digest"]
-                or digest_of(sealed) != row["envelope"]
-            ):
+            if (not fresh and digest_of(data) != row["digest"]) or digest_of(sealed) != row[
+                "envelope"
+            ]:
                 raise FormatError(
                     f"vault file {row['name']} was changed in the backlog; restore it from a backup"
                 )
