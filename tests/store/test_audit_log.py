@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,33 @@ def _lines_in_memory() -> Iterator[str]:
         yield f"{entry.line}\n"
         entry, key = signed(entry, key, "vault.opened", number, {"files": ["a"], "rows": number})
     yield f"{entry.line}\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "problem"),
+    [
+        ({"hash": "ab" * 32}, "a", "entry 2 does not follow the entry before it"),
+        ({"at": 0}, "a", "entry 2 is earlier than the entry before it"),
+        ({"number": 7}, "a", "entry 8 stands where entry 2 should"),
+        ({}, GENESIS, "entry 2 is of kind 'log.genesis'"),
+    ],
+)
+def test_also_the_right_key_cannot_sign_what_does_not_follow(
+    changed: dict[str, Any], kind: str, problem: str
+) -> None:
+    key = Ed25519PrivateKey.generate().private_bytes_raw()
+    zero, key = signed(None, key, GENESIS, 0, {"key": public(key)})
+    one, key = signed(zero, key, "a", 100, {})
+    two, _ = signed(replace(one, **changed), key, kind, 1, {})
+    (found,) = verify_lines([zero.line, one.line, two.line]).problems
+    assert found.startswith(problem)
+
+
+def test_entry_0_follows_nothing() -> None:
+    key = Ed25519PrivateKey.generate().private_bytes_raw()
+    before, _ = signed(None, key, "a", 0, {})
+    zero, _ = signed(replace(before, number=-1), key, GENESIS, 0, {"key": public(key)})
+    assert verify_lines([zero.line]).problems == ["entry 0 is not the beginning of a log"]
 
 
 @pytest.mark.parametrize("junk", ["", "[]", "null", "{}", "x", "[" * 100_000, "1" * 5_000, "\x00"])
