@@ -28,7 +28,9 @@ from pyramidion.vault.places import Place
 FIRST, MOST = 1.0, 60.0  # seconds until a place that failed is tried again
 SHORT = 2.0  # seconds that closing waits for the place
 
-WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first, name"
+WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first"
+    "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first, first_batch"
+)
 GONE = "SELECT * FROM vault_files WHERE gone IS NOT NULL"
 
 
@@ -137,12 +139,8 @@ class Backlog:
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            fresh = row["name"] in self.fresh
-            if (
-                not fresh
-                and digest_of(data) != row["digest"]
-                or digest_of(sealed) != row["envelope"]
-            ):
+            known = row["name"] in self.fresh or digest_of(data) == row["digest"]
+            if not known or digest_of(sealed) != row["envelope"]:
                 raise FormatError(
                     f"vault file {row['name']} was changed in the backlog; restore it from a backup"
                 )
