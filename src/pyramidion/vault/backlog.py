@@ -29,8 +29,6 @@ FIRST, MOST = 1.0, 60.0  # seconds until a place that failed is tried again
 SHORT = 2.0  # seconds that closing waits for the place
 
 WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first"
-    "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first, first_batch"
-)
 GONE = "SELECT * FROM vault_files WHERE gone IS NOT NULL"
 
 
@@ -134,11 +132,9 @@ class Backlog:
     def _put(self, row: sqlite3.Row) -> None:
         path, envelope = (self.folder / each for each in both(row["name"]))
         sealed = read(envelope)
-        with (
-            explained(path),
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
+        with explained(path):
+            file = path.open("rb")
+        with file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             known = row["name"] in self.fresh or digest_of(data) == row["digest"]
             if not known or digest_of(sealed) != row["envelope"]:
                 raise FormatError(
