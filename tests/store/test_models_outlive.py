@@ -36,6 +36,7 @@ from tests.store.teaching import (
     stepped,
     two_parrots,
 )
+from tests.vault.vaults import refusing
 
 pytestmark = pytest.mark.usefixtures("trainer")
 
@@ -235,19 +236,13 @@ def test_rows_that_a_full_disk_keeps_from_leaving_take_the_models_along_when_the
     assert days_of(fitted(store, "parrot").y_) == [10, 11]
 
 
-def test_a_vault_that_refuses_keeps_no_model(stand: Stand) -> None:
-    refuses: list[bool] = []
-
-    def vault(number: int, table: pa.Table) -> None:
-        if refuses:
-            raise ConnectionError
-
-    stand.vault = vault
+def test_rows_that_cannot_be_sealed_keep_no_model(stand: Stand, monkeypatch: Any) -> None:
+    stand.vault = stand.folder / "vault"
     store = lived(stand)
     store.register("parrot", Parrot())
-    refuses.append(True)
-    store._arrivals._vaulted = 0
-    with nothing_left(*LEAVES), pytest.raises(ConnectionError):
+    store._vault._sealer.vaulted = store._vault._sealer._taken = 0  # as if nothing was sealed
+    refusing(monkeypatch, 1)
+    with nothing_left(*LEAVES), pytest.raises(OSError, match="the disk refuses"):
         stepped(stand, store)
     assert days_of(fitted(store, "parrot").y_) == [10, 11]
 

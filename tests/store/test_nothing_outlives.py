@@ -235,6 +235,12 @@ EXPORTS = {
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
+    **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
+    **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),
+    **dict.fromkeys(
+        ("Broker", "BrokerServer", "GrantedRows", "broker_at", "open_grant"),
+        "P1 for who has a grant: in memory, the vault's rows sealed to an engineer",
+    ),
     **dict.fromkeys(("Plan", "plan"), PUBLIC),  # from a schema and what a person says of it
     **dict.fromkeys(
         (name for name in pyramidion.__all__ if name.endswith("Error")), "names no value"

@@ -52,6 +52,7 @@ from tests.store.stores import (
 )
 from tests.store.test_nothing_outlives import Life
 from tests.store.test_training_set import off
+from tests.vault.vaults import sealed
 
 BLOCKS = st.sampled_from([(None, 3), ("1d", 1), ("2d", 2)])
 
@@ -351,12 +352,11 @@ def test_a_history_counts_people_block_by_block_however_large_its_pieces(
 
 
 def test_blanked_rows_are_hot_and_in_the_public_totals_and_the_vault(stand: Stand) -> None:
-    got: list[pa.Table] = []
-    stand.vault = lambda _, table: got.append(table)
+    stand.vault = stand.folder / "vault"
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"] * 9))
     (window,) = store.status().windows
-    assert (window.rows, store.status().hot_rows, got[0].num_rows) == (9, 9, 9)
+    assert (window.rows, store.status().hot_rows, sealed(store)[1].num_rows) == (9, 9, 9)
 
 
 def test_a_training_set_takes_off_what_was_counted_and_no_more(stand: Stand) -> None:

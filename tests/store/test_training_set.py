@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from pyramidion import Categorical, Label, Schema, SchemaError, StateError, Trai
 from pyramidion.counts.arena import Arena
 from pyramidion.learn import reduced
 from tests.store.stores import DAY, SCHEMA, START, Stand, cells, exact, observed, rows, same
+from tests.vault.vaults import refusing
 
 
 def off(training: TrainingSet) -> Arena:
@@ -111,17 +114,16 @@ def test_it_expires_when_a_row_of_it_leaves(stand: Stand) -> None:
         list(training.batches())
 
 
-def test_it_expires_also_when_the_vault_refuses_the_leaving_rows(stand: Stand) -> None:
-    def refusing(number: int, table: pa.Table) -> None:
-        if stand.clock.now > START + 12 * DAY:
-            raise ConnectionError
-
-    stand.vault = refusing
+def test_it_expires_also_when_the_leaving_rows_cannot_be_sealed(
+    stand: Stand, monkeypatch: Any
+) -> None:
+    stand.vault = stand.folder / "vault"
     store, _ = rolled(stand)
     training = store.training_set()
-    store._arrivals._vaulted = 0  # as if nothing had reached it
+    store._vault._sealer.vaulted = store._vault._sealer._taken = 0  # as if nothing was sealed
+    refusing(monkeypatch, 1)
     stand.clock.pass_(5 * DAY)
-    with pytest.raises(ConnectionError):
+    with pytest.raises(OSError, match="the disk refuses"):
         store.advance()
     with pytest.raises(StateError, match="expired"):
         list(training.batches())

@@ -1,3 +1,5 @@
+"""A store with a vault, and a broker's desk."""
+
 from __future__ import annotations
 
 import os
@@ -7,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.stores import Stand
 from tests.vault.desk import Desk
 
 MEMORY = Path("/dev/shm")  # noqa: S108
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    """A place for one store, whose new stores have a vault beside it."""
+    stand = Stand(tmp_path)
+    stand.vault = tmp_path / "vault"
+    yield stand
+    stand.close()
 
 
 @pytest.fixture
@@ -22,6 +34,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def desk(folder: Path) -> Iterator[Desk]:
+    """Three hours of rows, a custodian, an engineer and a broker."""
     made = Desk(folder)
     yield made
     made.log.close()

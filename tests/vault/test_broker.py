@@ -318,6 +318,14 @@ def test_a_clock_set_back_before_a_restart_does_not_revive_a_grant(desk: Desk) -
     refused(desk, grant, "its time has passed")
 
 
+def test_a_clock_that_is_behind_the_custodian_s_does_not_make_a_grant_longer(desk: Desk) -> None:
+    there = desk.times.wall + DAY
+    grant = Grant.make(desk.request(), CUSTODIAN, now=there, expires=there + HOUR)
+    desk.opened(grant)
+    desk.times.pass_(HOUR)
+    refused(desk, grant, "its time has passed")
+
+
 def test_no_entry_is_older_than_the_one_before(desk: Desk) -> None:
     desk.opened(desk.grant())
     desk.times.wall -= DAY

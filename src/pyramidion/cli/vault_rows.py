@@ -148,7 +148,6 @@ def open_rows(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.reader import open_grant
 
     ours_to_interrupt()
-    os.umask(0o077)  # raw rows are for who asked
     to_stdout = str(arguments.output) == "-"
     kind = "arrow" if to_stdout else kind_of(arguments)
     if not to_stdout and arguments.output.exists():
@@ -160,7 +159,11 @@ def open_rows(arguments: argparse.Namespace) -> None:
         first = list(islice(tables, 1))
         fields = first[0].schema
         made = _stdout(fields) if to_stdout else writing(arguments.output, kind, fields, promise)
-        with made as write, bar(arguments, "open", rows.most, shown=not to_stdout) as progress:
+        with (
+            _private(),
+            made as write,
+            bar(arguments, "open", rows.most, shown=not to_stdout) as progress,
+        ):
             for table in chain(first, tables):
                 write(table)
                 count += table.num_rows
@@ -200,6 +203,16 @@ def _cast(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
                 "files of this grant have a column of different types; ask for shorter times, or "
                 "read them in Python with by_file()"
             )
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Files that are made here are for their owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager

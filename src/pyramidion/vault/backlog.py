@@ -28,7 +28,7 @@ from pyramidion.vault.places import Place
 FIRST, MOST = 1.0, 60.0  # seconds until a place that failed is tried again
 SHORT = 2.0  # seconds that closing waits for the place
 
-WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first, name"
+WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first"
 GONE = "SELECT * FROM vault_files WHERE gone IS NOT NULL"
 
 
@@ -132,15 +132,11 @@ class Backlog:
     def _put(self, row: sqlite3.Row) -> None:
         path, envelope = (self.folder / each for each in both(row["name"]))
         sealed = read(envelope)
-        with (
-            explained(path),
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            fresh = row["name"] in self.fresh
-            if (not fresh and digest_of(data) != row["digest"]) or digest_of(sealed) != row[
-                "envelope"
-            ]:
+        with explained(path):
+            file = path.open("rb")
+        with file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            known = row["name"] in self.fresh or digest_of(data) == row["digest"]
+            if not known or digest_of(sealed) != row["envelope"]:
                 raise FormatError(
                     f"vault file {row['name']} was changed in the backlog; restore it from a backup"
                 )

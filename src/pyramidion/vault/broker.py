@@ -85,6 +85,7 @@ class Broker:
         self._clock = clock or HighWater(log.latest())
         self._lock = threading.RLock()
         self._held: dict[str, Grant] = {}
+        self._until: dict[str, int] = {}
         self._over: dict[str, str] = {}
         self._unlogged: list[str] = []
         self._challenges: dict[str, tuple[str, int]] = {}
@@ -113,6 +114,7 @@ class Broker:
             if grant.id not in self._held:
                 self._append("vault.granted", **_told(grant), expires=grant.expires)
                 self._held[grant.id] = grant
+                self._until[grant.id] = self._clock() + grant.expires - grant.issued
                 killpoints.reach("vault.held")
             self._challenges[_name(token)] = (grant.id, self._clock() + ANSWER_WITHIN)
             while len(self._challenges) > CHALLENGES:
@@ -148,13 +150,17 @@ class Broker:
         """Drop what is over; each gets its entry, later if the log cannot take it now."""
         with self._lock:
             now = self._clock()
-            for grant in [g for g in self._held.values() if g.expires <= now]:
+            for grant in [g for g in self._held.values() if self._end(g) <= now]:
                 del self._held[grant.id]
                 self._over[grant.id] = _EXPIRED
                 self._unlogged.append(grant.id)
             while self._unlogged:
                 self._append("vault.expired", grant=self._unlogged[0])
                 del self._unlogged[0]
+
+    def _end(self, grant: Grant) -> int:
+        """When a grant ends: no longer than meant, also if the custodian's clock is ahead."""
+        return min(grant.expires, self._until.get(grant.id, grant.expires))
 
     def close(self) -> None:
         """End all grants, and running streams at their next piece."""
@@ -187,7 +193,7 @@ class Broker:
         self.expire()
         with self._lock:
             over = self._over.get(grant.id)
-            if over is None and grant.expires <= self._clock():
+            if over is None and self._end(grant) <= self._clock():
                 over = _EXPIRED
         if over is not None:
             raise StateError(f"grant {grant.id} {over}")

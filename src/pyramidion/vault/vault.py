@@ -281,7 +281,7 @@ class Vault:
     def _rows(self, first: int | None, last: int | None) -> list[sqlite3.Row]:
         lowest, highest = -(1 << 62), 1 << 62
         return self._catalogue.all(
-            f"{FILES} AND first < ? AND last >= ? ORDER BY first, name",
+            f"{FILES} AND first < ? AND last >= ? ORDER BY first, first_batch",
             highest if last is None else last,
             lowest if first is None else first,
         )
@@ -377,7 +377,7 @@ class Vault:
 
     def verify(self) -> list[Problem]:
         """Read every file: those that are missing, cut off, changed, swapped, or unknown."""
-        rows = self._catalogue.all(f"{FILES} ORDER BY first, name")
+        rows = self._catalogue.all(f"{FILES} ORDER BY first, first_batch")
         gone = {row["name"] for row in self._catalogue.all(GONE)}
         names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
         return list(problems(rows, self._backlog.get, names))

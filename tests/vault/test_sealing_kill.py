@@ -1,0 +1,91 @@
+"""Kill -9 while a vault seals, stores and erases: no batch is lost, twice, or raw anywhere.
+
+Stores of a vault are killed at its own points here, and at all others in `test_kill`. After
+each kill the custodian opens every file: an acknowledged batch is in exactly one, or hot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pyramidion.killpoints import POINTS
+from pyramidion.storage.data_keys import DataKeys
+from pyramidion.vault.sealing import Sealer
+from tests.store import killing_workload as work
+from tests.store.killing import Ordeal
+
+OURS = [point for point in POINTS if point.startswith("vault.")]
+OLDER = ["commit.after", "step.before", "erase.committed", "erase.destroyed", "rewrap.before"]
+FORGETTING = replace(work.BY_TIME, vault_every="10m", vault_retention="1h")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: a kill loses nothing that was written to a file."""
+    memory = Path("/dev/shm")  # noqa: S108
+    made = tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None)
+    yield Path(made)
+    shutil.rmtree(made)
+
+
+def test_there_are_four_places_to_die_on_the_way_into_a_vault() -> None:
+    assert OURS == ["vault.written", "vault.committed", "vault.stored", "vault.settled"]
+
+
+@pytest.mark.parametrize("settings", [work.BY_TIME, FORGETTING], ids=["for ever", "for an hour"])
+def test_a_batch_is_in_one_sealed_file_or_hot_wherever_its_store_was_killed(
+    folder: Path, settings: object
+) -> None:
+    ordeal, random, hits = Ordeal(folder / "store", 7, settings), Random(7), dict[str, int]()
+    for _ in range(3):
+        for point in random.sample(OURS + OLDER, len(OURS + OLDER)):
+            hits[point] = hits.get(point, 0) + ordeal.run(f"{point}:{random.randint(1, 2)}")
+            ordeal.check()
+            assert ordeal.problems == []
+            assert _raw(ordeal.folder) == []
+    assert min(hits[point] for point in OURS) > 0
+
+
+def _raw(folder: Path) -> list[Path]:
+    """Files that hold a value, or two columns' names, in the clear: Arrow and Parquet would."""
+    signs = (b"PAR1", b"ARROW1", *(f"a{n}".encode() * 2 for n in range(10, 40)))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if any(sign in path.read_bytes() for sign in signs)]
+
+
+# --- a broken one is found out ------------------------------------------------------------------
+
+
+def _marks_as_sealed_too_early() -> None:
+    take = Sealer._take
+
+    def early(self: Sealer, number: int, *given: object) -> None:
+        take(self, number, *given)  # type: ignore[arg-type]
+        self._catalogue.note(vaulted=number)
+
+    Sealer._take = early  # type: ignore[method-assign,assignment]
+
+
+def _keeps_locks() -> None:
+    DataKeys._drop = lambda self, keys: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fact"), [(_marks_as_sealed_too_early, "vault"), (_keeps_locks, "keys")]
+)
+def test_a_vault_that_breaks_its_word_is_found_out(
+    folder: Path, sabotage: object, fact: str
+) -> None:
+    ordeal = Ordeal(folder / "store", 3, FORGETTING)
+    for _ in range(8):
+        ordeal.run("commit.after:3", sabotage=sabotage)  # type: ignore[arg-type]
+        ordeal.check()
+    assert fact in {of for of, _ in ordeal.problems}
