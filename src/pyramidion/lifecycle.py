@@ -504,7 +504,6 @@ class Lifecycle:
                     )
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
                 self.hot.forget(list(steps), now)
-                self.forget_past(now)
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
