@@ -293,7 +293,8 @@ def _gaps(lives: Lives, start: int, stop: int, *, raw: bool) -> Iterator[Gap]:
 
 def _vault(store: Lifecycle, start: int, stop: int, log: Iterable[Entry] | None) -> VaultExposed:
     query = "SELECT count(*) AS files, coalesce(sum(rows), 0) AS rows FROM vault_files"
-    (found,) = store.catalogue.all(f"{query} WHERE first <= ?", stop)
+    there = "WHERE first <= ? AND (gone IS NULL OR gone >= ?)"
+    (found,) = store.catalogue.all(f"{query} {there}", stop, start)
     grants = None if log is None else tuple(_grants(log, start, stop))
     return VaultExposed(files=found["files"], rows=found["rows"], grants=grants)
 

@@ -519,7 +519,7 @@ def test_grants_that_were_open_are_told(stand: Stand) -> None:
     late = granted(stand, store, START + 20 * HOUR, START + 20 * HOUR, *log).vault.grants
     assert late is not None
     assert [(grant.grant, grant.until) for grant in late] == [("g3", None)]
-    assert store.exposure(START, START).vault.grants is None
+    assert store.exposure(START, START).vault.grants == ()  # as the store's own log says
 
 
 def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:
@@ -527,7 +527,10 @@ def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:
     for name, day in (("one", 0), ("two", 1)):
         at = int((START + day * DAY) * 1e6)
         store._lifecycle.catalogue.run(
-            "INSERT INTO vault_files VALUES (?, ?, ?, 1, 2, 10, 100, 'd', NULL, NULL)", name, at, at
+            "INSERT INTO vault_files VALUES (?, ?, ?, 1, 2, 10, 100, 'd', 'e', NULL, NULL, NULL)",
+            name,
+            at,
+            at,
         )
     found = store.exposure(START + HOUR, START + 2 * HOUR).vault
     assert (found.files, found.rows) == (1, 10)

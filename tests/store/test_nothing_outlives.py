@@ -53,6 +53,7 @@ from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
 from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
+from pyramidion.vault.vault import VaultStatus
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS
 
@@ -88,8 +89,9 @@ CATALOGUE = {
     "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
     "vault_files": {
         **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "stored"), PUBLIC),
-        **dict.fromkeys(("name", "lock"), DRAWN),
-        **dict.fromkeys(("bytes", "digest"), SEALED),
+        "gone": PUBLIC,
+        **dict.fromkeys(("name", "lock", "envelope", "digest"), DRAWN),
+        "bytes": "filled up, of a file that is sealed to the custodian",
     },
 }
 ABOUT = {
@@ -104,7 +106,6 @@ ENTRIES = {
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
     "store.reseeded": {"why": PUBLIC},
-    "person.erased": {"why": "public: written by who asks, and refused where it names the person"},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
 }
@@ -141,7 +142,14 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
+        "vault": "see VaultStatus",
         "bytes": HOT,  # the lengths of hot segments are in it
+    },
+    VaultStatus: {
+        **dict.fromkeys(("url", "custodian", "files", "rows", "first", "last"), PUBLIC),
+        **dict.fromkeys(("waiting_rows", "backlog_files", "backlog_since", "to_delete"), PUBLIC),
+        **dict.fromkeys(("bytes", "backlog_bytes"), "filled up, of files sealed to the custodian"),
+        "problem": "the kind of an error",
     },
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
@@ -449,7 +457,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
-    known |= {"list[Damage]", "AuditLog"}
+    known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
