@@ -302,6 +302,13 @@ def test_an_end_that_could_not_be_logged_ends_the_grant_and_is_logged_later(
     assert len(desk.said("vault.expired")) == 1
 
 
+def test_a_clock_set_ahead_ends_a_grant(desk: Desk) -> None:
+    grant = desk.grant(lasts=HOUR)
+    desk.opened(grant)
+    desk.times.wall += HOUR
+    refused(desk, grant, "its time has passed")
+
+
 def test_a_clock_set_back_does_not_revive_a_grant(desk: Desk) -> None:
     grant = desk.grant(lasts=HOUR)
     desk.opened(grant)
