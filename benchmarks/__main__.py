@@ -9,7 +9,17 @@ import sys
 os.environ.setdefault("POLARS_MAX_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for the peers too: cores are shared
 
-from benchmarks import counting, featurizing, hashing, learning, memory, noise, storing, whole
+from benchmarks import (
+    counting,
+    featurizing,
+    hashing,
+    learning,
+    memory,
+    noise,
+    sealing,
+    storing,
+    whole,
+)
 from benchmarks.report import Report
 
 ALL = {
@@ -20,6 +30,7 @@ ALL = {
     "noise": noise.main,
     "memory": memory.main,
     "storing": storing.main,
+    "sealing": sealing.main,
     "learning": learning.main,
 }
 

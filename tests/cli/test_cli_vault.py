@@ -307,6 +307,22 @@ def test_a_read_that_breaks_off_leaves_no_file(shop: Shell) -> None:
     assert "truncated" in found.out
 
 
+def test_a_file_that_was_erased_since_is_not_given_though_the_place_has_it(shop: Shell) -> None:
+    request(shop)
+    grant(shop, "--yes")
+    with shop.open() as store:
+        store.vault.carry()
+        (file,) = store.vault.files()
+        kept = {path.name: path.read_bytes() for path in (shop.folder / "sealed").iterdir()}
+        store.vault.replace(file.name, [])
+        store.vault.carry()
+    for name, data in kept.items():  # as if somebody had kept a copy
+        (shop.folder / "sealed" / name).write_bytes(data)
+    done = opened(shop, shop.folder / "rows.csv")
+    assert done.code == 2
+    assert f"vault file {file.name} was erased" in done.err
+
+
 def test_open_overwrites_nothing_and_says_what_it_cannot_write(shop: Shell) -> None:
     request(shop)
     grant(shop, "--yes")

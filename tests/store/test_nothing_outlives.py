@@ -53,7 +53,9 @@ from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
 from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
-from pyramidion.vault.vault import VaultStatus
+from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.vault import FileStatus, VaultStatus
+from pyramidion.vault.verifying import Problem
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS
 
@@ -61,7 +63,7 @@ PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters
 DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
 PAID = "P2: noisy since birth, paid by the `table` lines of its windows"
 HOT = "P1: erased with the hot rows, when their step leaves"
-SEALED = "of a file that is sealed to the custodian"
+SEALED = "of encrypted files: filled up, how long they are tells roughly how well rows compress"
 VERB = "gives what is mapped elsewhere, or nothing"
 
 CATALOGUE = {
@@ -88,10 +90,10 @@ CATALOGUE = {
     "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
     "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
     "vault_files": {
-        **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "stored"), PUBLIC),
-        "gone": PUBLIC,
-        **dict.fromkeys(("name", "lock", "envelope", "digest"), DRAWN),
-        "bytes": "filled up, of a file that is sealed to the custodian",
+        **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "gone"), PUBLIC),
+        "stored": "public: when a file came to its place",
+        **dict.fromkeys(("name", "lock"), DRAWN),
+        **dict.fromkeys(("bytes", "digest", "envelope"), SEALED),
     },
 }
 ABOUT = {
@@ -142,15 +144,21 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
-        "vault": "see VaultStatus",
         "bytes": HOT,  # the lengths of hot segments are in it
+        "vault": "see VaultStatus",
     },
     VaultStatus: {
         **dict.fromkeys(("url", "custodian", "files", "rows", "first", "last"), PUBLIC),
         **dict.fromkeys(("waiting_rows", "backlog_files", "backlog_since", "to_delete"), PUBLIC),
-        **dict.fromkeys(("bytes", "backlog_bytes"), "filled up, of files sealed to the custodian"),
-        "problem": "the kind of an error",
+        "problem": "public: the kind of an error",
+        **dict.fromkeys(("bytes", "backlog_bytes"), SEALED),
     },
+    FileStatus: {
+        **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "locked"), PUBLIC),
+        **dict.fromkeys(("name", "stored"), PUBLIC),
+        "bytes": SEALED,
+    },
+    Problem: {"name": DRAWN, "why": "names a file, which is drawn"},
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
@@ -218,6 +226,8 @@ VERBS: dict[type, dict[str, str]] = {
         "models": "public recipes and row totals; what was learned is P1, gone before its rows",
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",
+        "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
+        "attach_vault": VERB,
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
@@ -437,6 +447,22 @@ def test_every_fact_of_every_entry_of_the_audit_log_is_mapped(life):
     assert {entry.kind for entry in entries} == set(ENTRIES)
     for entry in entries:
         assert set(entry.facts) == set(ENTRIES[entry.kind]), entry.kind
+
+
+def test_a_vault_adds_one_fact_and_the_files_of_its_backlog(tmp_path):
+    told = {"keys": f"file:{tmp_path}/key", "clock": lambda: 100.0 * DAY}
+    given = told | {"vault": str(tmp_path / "vault"), "custodian": PrivateKey.new().public}
+    with Pyramid.create(tmp_path / "store", SCHEMA, BUSY, **given) as store:
+        before = {file.name for file in (tmp_path / "store").iterdir()}
+        store.observe(pa.table({"t": [100.0 * DAY]} | some(1)))
+        store.vault._backlog._place = None  # down
+        store.vault.seal()
+        facts = store._lifecycle.catalogue.all("SELECT name FROM about")
+        after = {file.relative_to(tmp_path / "store") for file in store.path.rglob("*.*")}
+    assert {row["name"] for row in facts} - set(ABOUT) == {"vault"}
+    assert "vault-backlog" in before
+    backlog = [path.name for path in after if path.parent.name == "vault-backlog"]
+    assert sorted(name.rpartition(".")[2] for name in backlog) == ["json", "parquet"]
 
 
 def test_every_field_of_every_output_is_mapped():

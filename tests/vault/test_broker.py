@@ -223,6 +223,19 @@ def test_an_answer_that_takes_too_long_is_refused(desk: Desk) -> None:
         desk.broker.open(ENGINEER.open(challenge.sealed, challenge_context(grant)))
 
 
+@pytest.mark.parametrize("end", ["expires", "is revoked"])
+def test_an_answer_to_a_grant_that_is_over_by_then_is_refused(desk: Desk, end: str) -> None:
+    grant = desk.grant(lasts=ANSWER_WITHIN // 2)
+    challenge = desk.broker.present(grant.to_json())
+    if end == "expires":
+        desk.times.pass_(ANSWER_WITHIN // 2)
+    else:
+        desk.broker.revoke(revocation(grant))
+    with pytest.raises(StateError, match=r"its time has passed|taken back"):
+        desk.broker.open(ENGINEER.open(challenge.sealed, challenge_context(grant)))
+    assert "vault.opened" not in desk.kinds()
+
+
 def test_a_key_that_nothing_can_be_sealed_to_is_refused(desk: Desk) -> None:
     grant = replace(desk.grant(), key=PublicKey(bytes(32), bytes(32)))
     grant = replace(grant, signature=CUSTODIAN.sign(grant.body()))
@@ -287,6 +300,13 @@ def test_an_end_that_could_not_be_logged_ends_the_grant_and_is_logged_later(
         assert not desk.broker._held
     desk.broker.expire()
     assert len(desk.said("vault.expired")) == 1
+
+
+def test_a_clock_set_ahead_ends_a_grant(desk: Desk) -> None:
+    grant = desk.grant(lasts=HOUR)
+    desk.opened(grant)
+    desk.times.wall += HOUR
+    refused(desk, grant, "its time has passed")
 
 
 def test_a_clock_set_back_does_not_revive_a_grant(desk: Desk) -> None:

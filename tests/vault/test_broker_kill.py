@@ -20,6 +20,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.home import CATALOGUE
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.documents import Grant
+from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.high_water import wall
 from pyramidion.vault.reader import open_grant
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
@@ -57,6 +58,21 @@ class Shop:
             process.wait()
             process.stdout.close()
 
+    def take(self, envelope: Envelope) -> None:
+        """Have a file in the place and in the catalogue."""
+        header = envelope.header
+        data = self.desk.place.files[f"{header.name}.parquet"]
+        (self.folder / "place" / f"{header.name}.parquet").write_bytes(data)
+        names = ("name", "first", "last", "first_batch", "last_batch", "rows", "bytes", "digest")
+        values = [getattr(header, "size" if name == "bytes" else name) for name in names]
+        catalogue = Catalogue(self.store / CATALOGUE)
+        catalogue.run(
+            f"INSERT INTO vault_files ({', '.join(names)}, envelope) "  # noqa: S608
+            f"VALUES ({', '.join('?' * len(names))}, '')",
+            *values,
+        )
+        catalogue.close()
+
     def grant(self) -> Grant:
         """All rows, for the broker that runs."""
         request = self.desk.request(broker=self.public)
@@ -93,12 +109,18 @@ def shop(desk: Desk, folder: Path) -> Shop:
     catalogue = Catalogue(made.store / CATALOGUE, new=True)
     catalogue.note(store="s", vault=json.dumps(told))
     catalogue.close()
-    for name, data in desk.place.files.items():
-        (folder / "place" / name).write_bytes(data)
+    for envelope in desk.envelopes:
+        made.take(envelope)
     return made
 
 
-POINTS = ["vault.held", "vault.logged", "vault.fetched", "vault.decrypted", "vault.decrypted:3"]
+POINTS = [
+    "broker.held",
+    "broker.logged",
+    "broker.fetched",
+    "broker.decrypted",
+    "broker.decrypted:3",
+]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -120,7 +142,7 @@ def test_a_broker_killed_at_any_step_leaves_nothing_raw(shop: Shop, point: str) 
 def test_a_broker_killed_in_the_middle_of_rows_leaves_nothing_raw(shop: Shop) -> None:
     envelope = shop.desk.seal("large", 0, batches=4, rows=60_000)
     shop.desk.envelopes[0] = envelope
-    (shop.folder / "place" / "large.parquet").write_bytes(shop.desk.place.files["large.parquet"])
+    shop.take(envelope)
     for seed in range(3):
         with shop.broker() as (process, address):
             stream = open_grant(shop.grant().to_json(), ENGINEER, address)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import FormatError, StateError, StorageError
-from pyramidion.storage.catalogue import facts
+from pyramidion.storage.catalogue import facts, told
 from pyramidion.storage.disk import explained, write_durably
 from pyramidion.storage.home import BACKLOG, CATALOGUE
 from pyramidion.vault.broker import Broker
@@ -29,17 +30,32 @@ NOTE = "broker.json"
 
 
 class Near:
-    """A vault's files: from the backlog while they are there, else from their place."""
+    """A store's sealed files: from its backlog while they are there, else from their place.
 
-    def __init__(self, folder: Path, place: Place) -> None:
-        self._folder, self._place = folder, place
+    What the store has erased is not given, though the place may still have it.
+    """
+
+    def __init__(self, path: Path, place: Place) -> None:
+        self._path, self._place = path, place
 
     def get(self, name: str) -> bytes:
         """The bytes of a file."""
-        path = self._folder / name
+        self._refuse_erased(name.partition(".")[0])
+        path = self._path / BACKLOG / name
         with explained(path), suppress(FileNotFoundError):
             return path.read_bytes()
         return self._place.get(name)
+
+    def _refuse_erased(self, name: str) -> None:
+        path = self._path / CATALOGUE
+        query = "SELECT count(*) FROM vault_files WHERE name = ? AND gone IS NULL"
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                known = db.execute(query, (name,)).fetchone()[0]
+        except sqlite3.Error as problem:
+            raise told(problem, path) from None
+        if not known:
+            raise StateError(f"vault file {name} was erased since it was granted; ask again")
 
 
 @contextmanager
@@ -53,11 +69,11 @@ def broker_at(path: Path) -> Iterator[Broker]:
     if "vault" not in said:
         raise StateError(f"the store at {path} has no vault; attach one, or make one with a vault")
     try:
-        told = json.loads(said["vault"])
-        url, custodian = str(told["url"]), PublicKey.from_code(told["custodian"])
+        vault = json.loads(said["vault"])
+        url, custodian = str(vault["url"]), PublicKey.from_code(vault["custodian"])
     except (ValueError, KeyError, TypeError):
         raise FormatError(f"{path} does not say its vault; restore it from a backup") from None
-    files = Near(path / BACKLOG, place_at(url))
+    files = Near(path, place_at(url))
     log = AuditLog(path / AUDIT_LOG)
     try:
         broker = Broker(files, said["store"], custodian, log)
@@ -74,15 +90,15 @@ def announced(path: Path, server: BrokerServer) -> Iterator[None]:
     """Say in the store's directory where its broker is; refused where there is another one."""
     _refuse_second(path)
     note, draft = path / NOTE, path / f".{NOTE}.{secrets.token_hex(4)}"
-    told = {"address": server.address, "broker": server.broker.public.to_code()}
-    write_durably(draft, [json.dumps(told).encode()])
+    noted = {"address": server.address, "broker": server.broker.public.to_code()}
+    write_durably(draft, [json.dumps(noted).encode()])
     with explained(note):
         os.replace(draft, note)
     try:
         yield
     finally:
         with suppress(OSError):
-            if json.loads(note.read_bytes()) == told:
+            if json.loads(note.read_bytes()) == noted:
                 note.unlink()
 
 
@@ -100,8 +116,8 @@ def found_at(path: Path) -> tuple[str, Hello]:
 
 def _noted(path: Path) -> tuple[str, str]:
     try:
-        told = json.loads((path / NOTE).read_bytes())
-        return str(told["address"]), str(told["broker"])
+        noted = json.loads((path / NOTE).read_bytes())
+        return str(noted["address"]), str(noted["broker"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise StateError(
