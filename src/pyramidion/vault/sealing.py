@@ -147,6 +147,8 @@ class Sealer:
             try:
                 self._catch_up()
                 self._seal()
+                with self._arrivals:  # what left the hot window unsealed is not waited for
+                    self.since = self._waiting_since()
                 self._failed = False
                 return
             except _RewrittenError:
