@@ -227,7 +227,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
-        "attach_vault": VERB,
+        **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {

@@ -97,7 +97,7 @@ def _list(arguments: argparse.Namespace, found: Exposure, unit: str | None) -> N
     key = unlocked(arguments.key, arguments, bare=True)
     with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
         _refuse_short(rows.grant, found)
-        people = persons_of(rows.batches(), unit, [(r.first, r.last) for r in found.hot])
+        people = persons_of(rows.batches(), unit, found.ranges)
     write_durably(arguments.persons, [f"{json.dumps(each)}\n".encode() for each in people])
     if not arguments.json:
         print(f"wrote {several(len(people), 'name')} to {arguments.persons}\n")
@@ -105,9 +105,9 @@ def _list(arguments: argparse.Namespace, found: Exposure, unit: str | None) -> N
 
 def _refuse_short(grant: Grant, found: Exposure) -> None:
     """A list that lacks people is worse than none."""
-    if not found.hot:
+    if not found.ranges:
         return
-    first, last = min(each.first for each in found.hot), max(each.last for each in found.hot)
+    first, last = min(first for first, _ in found.ranges), max(last for _, last in found.ranges)
     if grant.first > first or grant.last <= last:
         raise SchemaError(
             f"the exposed rows arrived from {date(first)} to {date(last)}, and the grant does not "
