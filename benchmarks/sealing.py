@@ -12,8 +12,8 @@ from benchmarks.report import Report
 from benchmarks.storing import BATCH, Store
 from pyramidion.vault.custody import PrivateKey
 
-BLOCK = 10  # batches that are timed together, up to the last one's seal
-BLOCKS = 7
+BLOCK = 30  # batches that are timed together, up to the seal of the last one
+BLOCKS = 5
 HOUR = 3_600
 MOST = 1.25
 """What observing with a vault may take, by observing without."""

@@ -1,5 +1,11 @@
 """Raw history that the machine which wrote it cannot read.
 
+vault       START HERE: the vault of one store
+sealing     acknowledged batches into files, in a thread of its own
+drafts      a file while it is written, up to its envelope
+backlog     sealed files on their way to the place
+places      where they lie: a directory, or what fsspec reaches
+verifying   whether they are there, whole
 custody     pairs of keys: the custodian's, a broker's, an engineer's
 envelope    what is known of a sealed file, and its key, sealed to the custodian
 parquet     rows as an encrypted Parquet file, and back
