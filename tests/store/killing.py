@@ -38,7 +38,9 @@ REBUILD = Fraction(1, 100)
 OUTSIDE = 3  # kills from outside, of each store
 TWICE = 2  # times that each is killed again before anybody looks at it
 TRIES = 10
-KILLS = [p for p in killpoints.POINTS if not p.startswith(("read.", "vault.", "person."))]
+KILLS = [
+    p for p in killpoints.POINTS if not p.startswith(("read.", "vault.", "broker.", "person."))
+]
 """Of the others, a file of its own: rows are read where there are a thousand."""
 
 MOST = {"append": 4, "commit": 4, "erase": 3, "rewrap": 3, "step": 3}

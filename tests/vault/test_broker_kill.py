@@ -114,7 +114,13 @@ def shop(desk: Desk, folder: Path) -> Shop:
     return made
 
 
-POINTS = ["vault.held", "vault.logged", "vault.fetched", "vault.decrypted", "vault.decrypted:3"]
+POINTS = [
+    "broker.held",
+    "broker.logged",
+    "broker.fetched",
+    "broker.decrypted",
+    "broker.decrypted:3",
+]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -115,7 +115,7 @@ class Broker:
                 self._append("vault.granted", **_told(grant), expires=grant.expires)
                 self._held[grant.id] = grant
                 self._until[grant.id] = self._clock() + grant.expires - grant.issued
-                killpoints.reach("vault.held")
+                killpoints.reach("broker.held")
             self._challenges[_name(token)] = (grant.id, self._clock() + ANSWER_WITHIN)
             while len(self._challenges) > CHALLENGES:
                 del self._challenges[next(iter(self._challenges))]
@@ -132,7 +132,7 @@ class Broker:
             rows = sum(file.header.rows for file in grant.files)
             self._checked(lambda: self._refuse_over(grant), grant.id)
             self._append("vault.opened", **_told(grant), rows=rows)
-            killpoints.reach("vault.logged")
+            killpoints.reach("broker.logged")
         return self._streamed(grant, Sealer(grant, token, self._key))
 
     def revoke(self, text: str | bytes) -> str:
@@ -254,7 +254,7 @@ class Broker:
         for file in grant.files:
             yield FILE, file.header.name.encode()
             for batch in self._rows(grant, file):
-                killpoints.reach("vault.decrypted")
+                killpoints.reach("broker.decrypted")
                 yield from pieces(batch)
         yield END, b""
 
@@ -264,7 +264,7 @@ class Broker:
         asked = [n for n in grant.columns if n in header.columns or n in OWN]
         columns = list(dict.fromkeys([*asked, BATCH, ARRIVED]))
         data = self._place.get(f"{header.name}.parquet")
-        killpoints.reach("vault.fetched")
+        killpoints.reach("broker.fetched")
         first = True
         for batch in decrypted(data, grant.file_key(file, self._key), header, columns):
             kept = batch if grant.purpose == "erase" else _between(batch, grant)
