@@ -12,7 +12,7 @@ import pytest
 from pyramidion import Categorical, PrivacyError, Schema
 from pyramidion.cli import status as status_command
 from tests.cli.shell import NOW, Shell
-from tests.store.stores import DAY, SCHEMA, START, rows
+from tests.store.stores import CUSTODIAN, DAY, SCHEMA, START, rows
 
 # --- create --------------------------------------------------------------------------
 
@@ -49,6 +49,30 @@ def test_epsilon_on_the_command_line_replaces_the_file_s(shell: Shell) -> None:
     assert told["guarantee"]["epsilon"] == 0.5
     with shell.open() as store:
         assert (store.settings.epsilon, store.settings.buckets) == (0.5, 16)
+
+
+def test_create_with_a_vault_seals_to_the_custodian_and_status_shows_it(shell: Shell) -> None:
+    public = shell.folder / "custodian.pub"
+    public.write_text(CUSTODIAN.public.to_text())
+    vault = ("--vault", shell.folder / "vault", "--custodian", public)
+    told = shell("create", shell.schema(), *vault).out
+    assert f"to the custodian {CUSTODIAN.public.fingerprint}" in told
+    shell("observe", shell.saved(rows(9, NOW), "rows.parquet"))
+    found = shell("status").out
+    assert "vault    0 rows in 0 files" in found
+    assert "waiting  9 hot rows in no sealed file yet" in found
+    shell("advance", now=NOW + 3_600)
+    found = shell("status", "--json", now=NOW + 3_600).told["vault"]
+    assert (found["rows"], found["waiting_rows"], found["backlog_files"]) == (9, 0, 0)
+
+
+def test_a_vault_whose_custodian_is_no_public_key_is_refused(shell: Shell) -> None:
+    (shell.folder / "other").write_text("{}")
+    words = ("--vault", shell.folder / "vault", "--custodian", shell.folder / "other")
+    done = shell("create", shell.schema(), *words)
+    assert done.code != 0
+    assert "is not a public key" in done.err
+    assert "give both" in shell("create", shell.schema(), *words[:2]).err
 
 
 def test_no_privacy_is_said_aloud(shell: Shell) -> None:

@@ -201,7 +201,7 @@ class Look:
 
     def vault(self) -> Iterator[Problem]:
         """By number and content; a file that was looked at once is not read again."""
-        vault, vaulted = self.store._vault, int(self.catalogue.about("vaulted"))
+        vault, vaulted = self.store._vault, int(self.catalogue.about("vaulted", "0"))
         files = {file.name: file for file in vault.files()}
         for envelope in vault.envelopes():
             name = envelope.header.name

@@ -156,6 +156,7 @@ def test_rows_leave_in_time_also_when_they_cannot_be_sealed_to_the_end(
         store.advance()
     assert store.status().hot_rows == 0
     assert not store.advance()
+    assert not store.status().due  # what is gone is not waited for
 
 
 def test_a_call_from_within_the_stores_threads_is_refused_instead_of_waiting_for_ever(

@@ -82,6 +82,18 @@ def test_a_span_that_is_over_is_sealed_by_advance(stand: Stand) -> None:
     assert store.status().vault.waiting_rows == 0
 
 
+def test_rows_of_the_running_span_wait_for_their_file(stand: Stand) -> None:
+    store = stand.create()
+    store.observe(rows(5))
+    stand.close()  # few rows: they are read from the hot window again
+    stand.clock.pass_(HOUR)
+    store = stand.open()
+    store.observe(rows(6))
+    store.advance()
+    status = store.status().vault
+    assert (status.rows, status.waiting_rows) == (5, 6)
+
+
 def test_rows_know_their_batch_arrival_and_window(stand: Stand) -> None:
     store = _aged(stand)
     first, second = tables(store)

@@ -85,6 +85,8 @@ def create(arguments: argparse.Namespace) -> None:
             for t in birth.layout.tables
         ]
         told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
+        if vault is not None and custodian is not None:
+            told |= {"vault": vault, "custodian": custodian.fingerprint}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")

@@ -115,12 +115,13 @@ class Sealer:
         """Whether a span is over of which rows wait."""
         return self.since is not None and self._slots.at(self.since) < self._slots.at(now)
 
-    def seal(self) -> None:
-        """Seal every acknowledged batch; when this returns they are durable in the backlog.
+    def seal(self, now: int | None = None) -> None:
+        """Seal every acknowledged batch, or those of spans that are over now.
 
-        Who holds the lock of arrivals, or is in a transaction, must not call this.
+        When this returns they are durable in the backlog. Who holds the lock of arrivals, or is
+        in a transaction, must not call this.
         """
-        self._done(self._seal_all)
+        self._done(lambda: self._seal_all(now))
 
     def _done(self, verb: Callable[[], None]) -> None:
         try:
@@ -142,11 +143,14 @@ class Sealer:
             self._seal_all()
         self._drop()
 
-    def _seal_all(self) -> None:
+    def _seal_all(self, now: int | None = None) -> None:
         while True:
             try:
                 self._catch_up()
-                self._seal()
+                if now is None or self._slot < self._slots.at(now):
+                    self._seal()
+                with self._arrivals:  # what left the hot window unsealed is not waited for
+                    self.since = self._waiting_since()
                 self._failed = False
                 return
             except _RewrittenError:

@@ -211,7 +211,7 @@ class Vault:
     def advance(self, now: int) -> None:
         """Seal spans that are over, erase files past their time, and see to the backlog."""
         if self._sealer.due(now):
-            self.seal()
+            self._sealer.seal(now)
         self._forget(now)
         self._backlog.wake()
 
