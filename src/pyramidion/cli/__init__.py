@@ -18,7 +18,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     estimators  a model's class and parameters, as they are written
     workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
-    vault       keys, requests, grants, revocations; vault_rows, vault_files: the rest of it
+    vault       requests, grants, revocations; vault_keys, vault_rows, vault_files: the rest of it
     passphrases asked for, or read from a file
     audit       what leaks, measured on stores made for it
     audit_log   what was done with a store: show, verify, export

@@ -1,4 +1,4 @@
-"""``vault``: its keys and the documents that people carry: keygen, request, grant, revoke."""
+"""``vault``: the documents that people carry: request, grant, revoke."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli import vault_files, vault_rows
+from pyramidion.cli import vault_files, vault_keys, vault_rows
 from pyramidion.cli.options import (
     Clock,
     Commands,
@@ -23,12 +23,11 @@ from pyramidion.cli.options import (
 )
 from pyramidion.cli.passphrases import add_passphrase, given, new_passphrase, unlocked
 from pyramidion.cli.text import date, several
+from pyramidion.cli.vault_keys import PROMPT, refuse_there, written
 from pyramidion.errors import FormatError, SchemaError, StateError
 
 if TYPE_CHECKING:
     from pyramidion.vault.documents import Grant, Request
-
-PROMPT = "a prompt"
 
 
 EVER = (0, 1 << 53)
@@ -44,70 +43,12 @@ def add(commands: Commands[Parser]) -> None:
         "key opens it, file by file, for an engineer who says why, and for a time.",
     )
     verbs = vault.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_keygen(verbs)
+    vault_keys.add(verbs)
     _add_request(verbs)
     _add_grant(verbs)
     _add_revoke(verbs)
     vault_rows.add(verbs)
     vault_files.add(verbs)
-
-
-# --- keygen ---------------------------------------------------------------------------------
-
-
-def _add_keygen(verbs: Commands[Parser]) -> None:
-    making = verbs.add_parser(
-        "keygen",
-        help="make a custodian's pair of keys",
-        description="Make a custodian's pair of keys: NAME.key, under a passphrase, for the "
-        "custodian alone, and NAME.pub for the store. Run it on a machine that has no data.",
-    )
-    making.add_argument(
-        "--output", metavar="NAME", type=Path, required=True, help="write NAME.key and NAME.pub"
-    )
-    add_passphrase(making, PROMPT)
-    add_json(making)
-    making.set_defaults(run=keygen)
-
-
-def keygen(arguments: argparse.Namespace) -> None:
-    """Make a pair of keys."""
-    from pyramidion.vault.custody import PrivateKey
-
-    name = arguments.output
-    private, public = (name.with_name(f"{name.name}.{end}") for end in ("key", "pub"))
-    _refuse_beside(private)
-    _refuse_there(private, public)
-    passphrase = new_passphrase(arguments)
-    pair = PrivateKey.new()
-    _write(private, pair.to_text(passphrase))
-    _write(public, pair.public.to_text(), mode=0o644)
-    told = {"private": str(private), "public": str(public)}
-    if arguments.json:
-        print(json.dumps(told | {"fingerprint": pair.public.fingerprint}))
-        return
-    print(f"wrote {private}: keep it, and a copy of it, away from the data; without it, or without")
-    print("its passphrase, nobody opens the vault")
-    print(f"wrote {public}: give it to the store")
-    print(f"fingerprint {pair.public.fingerprint}")
-
-
-def _refuse_beside(path: Path) -> None:
-    """The private half never lies beside the data."""
-    from pyramidion.storage.home import CATALOGUE
-
-    here = path.absolute().parent.resolve()
-    for parent in (here, *here.parents):
-        if (parent / CATALOGUE).exists():
-            raise SchemaError(
-                f"{path} would lie in the store at {parent}, which it must not share a fate with; "
-                f"choose a place that has no data, best on another machine"
-            )
-    if here.is_dir() and any(each.with_suffix(".json").exists() for each in here.glob("*.parquet")):
-        raise SchemaError(
-            f"{path} would lie beside the files it opens; choose a place that has no data, best on "
-            f"another machine"
-        )
 
 
 # --- request ----------------------------------------------------------------------------------
@@ -163,7 +104,7 @@ def request(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.custody import PrivateKey
     from pyramidion.vault.reader import hello
 
-    _refuse_there(arguments.output, arguments.key_output)
+    refuse_there(arguments.output, arguments.key_output)
     first, last = _times(arguments)
     at = arguments.broker_at
     found = hello(at) if at else found_at(arguments.data)[1]
@@ -174,7 +115,7 @@ def request(arguments: argparse.Namespace) -> None:
         vault = vault_files.vault_of(pyramid)
         if found.store != vault.store:
             raise StateError("the broker there is another store's; give the address of this one's")
-        _write(arguments.key_output, text)
+        written(arguments.key_output, text)
         try:
             made = vault.request(
                 first,
@@ -187,7 +128,7 @@ def request(arguments: argparse.Namespace) -> None:
                 broker=found.broker,
                 now=round(Clock(arguments.now).now * 1e6),
             )
-            _write(arguments.output, made.to_json())
+            written(arguments.output, made.to_json())
         except BaseException:
             arguments.key_output.unlink(missing_ok=True)
             raise
@@ -268,7 +209,7 @@ def grant(arguments: argparse.Namespace) -> None:
     from pyramidion.storage.disk import read
     from pyramidion.vault.documents import Grant, Request
 
-    _refuse_there(arguments.output)
+    refuse_there(arguments.output)
     asked = Request.from_json(read(arguments.request))
     now = _now(arguments)
     expires = _ending(arguments.expires, now)
@@ -279,7 +220,7 @@ def grant(arguments: argparse.Namespace) -> None:
         print(f"until     {date(expires)}; what was read by then was read")
     _confirm(arguments)
     made = Grant.make(asked, unlocked(arguments.key, arguments), now=now, expires=expires)
-    _write(arguments.output, made.to_json())
+    written(arguments.output, made.to_json())
     if arguments.json:
         told = {"grant": made.id, "expires": expires, "output": str(arguments.output)}
         print(json.dumps(_summary(made) | told))
@@ -354,7 +295,7 @@ def revoke(arguments: argparse.Namespace) -> None:
         raise SchemaError("a revocation has to go somewhere; give --data, --broker-at or --output")
     text = _revocation(arguments)
     if arguments.output is not None:
-        _write(arguments.output, text)
+        written(arguments.output, text)
     ended = str(json.loads(text)["grant"]) if at is None else reader.revoke_grant(text, at)
     if arguments.json:
         print(json.dumps({"grant": ended, "delivered": at is not None}))
@@ -391,18 +332,6 @@ def _revocation(arguments: argparse.Namespace) -> str:
 
 def _now(arguments: argparse.Namespace) -> int:
     return time.time_ns() // 1_000 if arguments.now is None else round(arguments.now * 1e6)
-
-
-def _refuse_there(*paths: Path) -> None:
-    for path in paths:
-        if path.exists() or path.is_symlink():
-            raise SchemaError(f"{path} exists already; choose another name")
-
-
-def _write(path: Path, text: str, mode: int = 0o600) -> None:
-    from pyramidion.storage.disk import write_durably
-
-    write_durably(path, [text.encode()], mode=mode)
 
 
 def plain(text: str) -> str:
