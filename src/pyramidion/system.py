@@ -521,6 +521,7 @@ class Pyramid:
         vault, now = self.vault, self._now()
         if vault is None:
             raise StateError("this store has no vault, so nothing of the person is in one")
+        vault.refuse_strange(rows.grant)
         made = []
         for name, table in import_module("pyramidion.vault.forgetting").without(rows, theirs):
             made.append(self._threads.move(partial(vault.replace, name, [table], why=why)))

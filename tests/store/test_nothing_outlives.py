@@ -63,7 +63,7 @@ PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters
 DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
 PAID = "P2: noisy since birth, paid by the `table` lines of its windows"
 HOT = "P1: erased with the hot rows, when their step leaves"
-SEALED = "of encrypted files: filled up, how long they are tells roughly how well rows compress"
+SEALED = "of encrypted files: how long they are tells how well rows compress, see docs/vault.md"
 VERB = "gives what is mapped elsewhere, or nothing"
 
 CATALOGUE = {

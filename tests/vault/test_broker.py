@@ -119,7 +119,7 @@ def test_a_batch_larger_than_a_frame_comes_whole(desk: Desk) -> None:
 
 
 def test_a_grant_without_files_is_empty(desk: Desk) -> None:
-    request = replace(desk.request(0), files=())
+    request = replace(desk.request(0), files=(), locks=())
     request = replace(request, signature=ENGINEER.sign(request.body()))
     grant = Grant.make(request, CUSTODIAN, now=NOON, expires=NOON + HOUR)
     assert desk.opened(grant).to_pydict() == {"carrier": [], "_batch": [], "_arrived": []}

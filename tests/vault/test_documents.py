@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError
+from pyramidion.errors import FormatError, KeyHolderError, SchemaError
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Request, Revocation
-from pyramidion.vault.envelope import Envelope, Header
+from pyramidion.vault.envelope import Envelope, Header, joined
 from pyramidion.vault.parquet import decrypted, digest_of, encrypted, marked, unmarked
 
 HOUR = 3600 * 10**6
@@ -109,15 +109,20 @@ def test_an_envelope_with_another_header_does_not_open() -> None:
     assert len(envelope.key(CUSTODIAN)) == 32
 
 
-def test_a_locked_envelope_opens_for_nobody_until_the_store_unlocks_it() -> None:
-    envelope, _ = file()
-    lock = bytes(range(32))
-    locked = Envelope.from_bytes(envelope.lock(lock).to_bytes())
-    with pytest.raises(StateError, match="locked by its store"):
-        locked.key(CUSTODIAN)
+def test_a_locked_file_opens_with_the_custodian_s_half_and_the_store_s_lock_together() -> None:
+    envelope, data = file()
+    key, lock = envelope.key(CUSTODIAN), bytes(range(32))
+    made = Envelope.seal(envelope.header, key, CUSTODIAN.public, lock=lock)
+    locked = Envelope.from_bytes(made.to_bytes())
     with pytest.raises(FormatError):
         replace(locked, locked=False).key(CUSTODIAN)
-    assert locked.unlock(lock) == envelope
+    for alone in (lock, locked.key(CUSTODIAN)):
+        with pytest.raises(FormatError, match="is damaged"):
+            list(decrypted(data, alone, envelope.header))
+    assert joined(locked.key(CUSTODIAN), lock) == key
+    asked = Request.from_json(request(locked, locks={"a": lock}).to_json())
+    grant = Grant.make(asked, CUSTODIAN, now=2, expires=3)
+    assert grant.file_key(grant.files[0], BROKER) == key
 
 
 @pytest.mark.parametrize("place", [0, 100, -1])

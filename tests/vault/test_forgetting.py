@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,17 @@ def test_a_grant_to_read_does_not_seal_anew(vaulted: Vaulted) -> None:
 def test_a_reason_that_names_the_person_is_refused(vaulted: Vaulted) -> None:
     with vaulted.granted("erase") as rows, pytest.raises(Exception, match="names the person"):
         vaulted.store.erase_from_vault("anna", rows, why="anna asked")
+
+
+def test_a_stranger_s_grant_does_not_seal_anew(vaulted: Vaulted) -> None:
+    with vaulted.granted("erase") as rows:
+        rows.grant = replace(rows.grant, custodian=PrivateKey.new().public)
+        with pytest.raises(StateError, match="not of this store's custodian"):
+            vaulted.store.erase_from_vault("anna", rows)
+    with vaulted.granted("erase") as rows:
+        vaulted.store.erase_from_vault("ben", vaulted.granted("erase"))
+        with pytest.raises(StateError, match="make a new request"):
+            vaulted.store.erase_from_vault("anna", rows)
 
 
 def test_a_store_without_a_vault_says_so(folder: Path, vaulted: Vaulted) -> None:

@@ -12,8 +12,9 @@ import pytest
 from pyramidion import FormatError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
-from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.parquet import ARRIVED, BATCH, WINDOW
+from pyramidion.vault.documents import Grant
+from pyramidion.vault.envelope import Envelope, joined, lock_context
+from pyramidion.vault.parquet import ARRIVED, BATCH, WINDOW, decrypted
 from tests.store.stores import CUSTODIAN, DAY, HOUR, SECOND, START, Stand, observed, rows
 from tests.vault.vaults import batches, down, opened, sealed, tables, vault_of
 
@@ -380,9 +381,29 @@ def test_with_a_retention_a_custodian_needs_the_stores_lock_too(stand: Stand) ->
     store = _aged(stand, vault_retention="2d")
     name = vault_of(store).files()[0].name
     data = (_place(stand) / f"{name}.json").read_bytes()
-    with pytest.raises(StateError, match="locked by its store"):
-        Envelope.from_bytes(data).key(CUSTODIAN)
-    assert vault_of(store).envelopes()[0].key(CUSTODIAN)
+    envelope = Envelope.from_bytes(data)
+    rows = (_place(stand) / f"{name}.parquet").read_bytes()
+    with pytest.raises(FormatError, match="is damaged"):
+        list(decrypted(rows, envelope.key(CUSTODIAN), envelope.header))
+    key = joined(envelope.key(CUSTODIAN), vault_of(store).locks()[name])
+    assert list(decrypted(rows, key, envelope.header))
+
+
+def test_a_kept_request_opens_nothing_for_a_custodian_once_the_lock_is_gone(stand: Stand) -> None:
+    store = _aged(stand, vault_retention="2d")
+    vault, broker, name = vault_of(store), PrivateKey.new(), vault_of(store).files()[0].name
+    given = {"columns": ["a"], "reason": "x", "engineer": "Ada", "key": PrivateKey.new()}
+    request = vault.request(0, 1 << 53, broker=broker.public, now=1, **given)
+    rows = (_place(stand) / f"{name}.parquet").read_bytes()
+    grant = Grant.make(request, CUSTODIAN, now=1, expires=2)
+    (file,) = [file for file in grant.files if file.header.name == name]
+    assert list(decrypted(rows, grant.file_key(file, broker), file.header))  # while it runs
+    half = request.files[0].key(CUSTODIAN)
+    with pytest.raises(FormatError, match="is damaged"):
+        list(decrypted(rows, half, request.files[0].header))
+    for lock in request.locks:
+        with pytest.raises(FormatError, match="sealed to another key"):
+            CUSTODIAN.open(lock, lock_context(file.header))
 
 
 def test_what_a_place_that_is_down_did_not_delete_is_deleted_later(stand: Stand) -> None:

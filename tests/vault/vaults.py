@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyramidion import Pyramid
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.drafts import Draft
-from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.envelope import Envelope, joined
 from pyramidion.vault.parquet import BATCH, decrypted, unmarked
 from pyramidion.vault.vault import Vault
 from tests.store.stores import CUSTODIAN
@@ -26,7 +26,10 @@ def vault_of(store: Pyramid) -> Vault:
 def opened(vault: Vault, envelope: Envelope, key: PrivateKey = CUSTODIAN) -> pa.Table:
     """The rows of one file, with the columns that the vault adds."""
     data = vault._backlog.get(f"{envelope.header.name}.parquet")
-    return pa.Table.from_batches(decrypted(data, envelope.key(key), envelope.header))
+    opening = envelope.key(key)
+    if envelope.locked:
+        opening = joined(opening, vault.locks()[envelope.header.name])
+    return pa.Table.from_batches(decrypted(data, opening, envelope.header))
 
 
 def tables(store: Pyramid) -> list[pa.Table]:

@@ -7,21 +7,30 @@
     revocation  that a grant is over. Signed by the custodian
 
 Nothing in them is secret to a bystander: a request has keys that the custodian alone opens,
-a grant such that the broker alone opens, each bound to everything that the grant says.
+a grant such that the broker alone opens, each bound to everything that the grant says. Where
+files are locked, the store's locks are in both, for the broker alone: once that has ended, a
+kept request opens nothing for the custodian either.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any, ClassVar, Literal, Self
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
-from pyramidion.vault.envelope import Envelope, Header, canonical, damaged
+from pyramidion.vault.envelope import (
+    Envelope,
+    Header,
+    canonical,
+    damaged,
+    joined,
+    lock_context,
+)
 
 Purpose = Literal["read", "erase"]
 
@@ -83,6 +92,8 @@ class Request(Document):
     columns: tuple[str, ...]
     reason: str
     files: tuple[Envelope, ...]
+    locks: tuple[bytes, ...]
+    """The lock of each file, sealed to the broker; empty where it has none."""
     signature: bytes = b""
 
     @classmethod
@@ -100,8 +111,9 @@ class Request(Document):
         columns: Sequence[str],
         reason: str,
         purpose: Purpose = "read",
+        locks: Mapping[str, bytes] | None = None,
     ) -> Self:
-        """A signed request."""
+        """A signed request; ``locks`` has those of the store, by the names of files."""
         if not reason.strip() or len(reason) > LONGEST:
             raise SchemaError(
                 f"a request needs a reason of 1 to {LONGEST} letters; say what the rows are for"
@@ -123,6 +135,7 @@ class Request(Document):
             columns=tuple(columns),
             reason=reason,
             files=tuple(files),
+            locks=tuple(_sealed_lock(file, broker, locks or {}) for file in files),
         )
         return cls(**_fields(draft) | {"signature": key.sign(draft.body())})
 
@@ -133,6 +146,7 @@ class Request(Document):
             "broker": self.broker.to_code(),
             "columns": list(self.columns),
             "files": [file.to_dict() for file in self.files],
+            "locks": [coded(lock) for lock in self.locks],
         }
         del told["signature"]
         return told
@@ -148,8 +162,11 @@ class Request(Document):
                 "broker": PublicKey.from_code(told["broker"]),
                 "columns": tuple(map(str, told["columns"])),
                 "files": tuple(map(Envelope.of, told["files"])),
+                "locks": tuple(decoded(lock, "a request") for lock in told["locks"]),
             }
         )
+        if len(request.locks) != len(request.files):
+            raise _unlike("request")
         if request.purpose not in ("read", "erase"):
             raise _unlike("request")
         if not request.key.signed(request.signature, request.body()):
@@ -159,22 +176,24 @@ class Request(Document):
 
 @dataclass(frozen=True)
 class Granted:
-    """A file that a grant opens: its header, and its key sealed to the broker."""
+    """A file that a grant opens: its header, and its key and lock, sealed to the broker."""
 
     header: Header
     wrapped: bytes
+    lock: bytes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         header = asdict(self.header) | {"columns": list(self.header.columns)}
-        return {"header": header, "wrapped": coded(self.wrapped)}
+        return {"header": header, "wrapped": coded(self.wrapped), "lock": coded(self.lock)}
 
     @classmethod
     def of(cls, told: Any) -> Self:
         """As JSON told it."""
         if not isinstance(told, dict):
             raise damaged()
-        return cls(Header.of(told.get("header")), decoded(told.get("wrapped"), "a grant"))
+        wrapped, lock = (decoded(told.get(name), "a grant") for name in ("wrapped", "lock"))
+        return cls(Header.of(told.get("header")), wrapped, lock)
 
 
 @dataclass(frozen=True)
@@ -222,11 +241,14 @@ class Grant(Document):
             expires=expires,
             files=(),
         )
-        files = tuple(draft._granted(envelope, custodian) for envelope in request.files)
+        files = tuple(
+            draft._granted(envelope, lock, custodian)
+            for envelope, lock in zip(request.files, request.locks, strict=True)
+        )
         granted = cls(**_fields(draft) | {"files": files})
         return cls(**_fields(granted) | {"signature": custodian.sign(granted.body())})
 
-    def _granted(self, envelope: Envelope, custodian: PrivateKey) -> Granted:
+    def _granted(self, envelope: Envelope, lock: bytes, custodian: PrivateKey) -> Granted:
         header = envelope.header
         if header.store != self.store or header.last < self.first or header.first >= self.last:
             raise FormatError(
@@ -234,11 +256,14 @@ class Grant(Document):
                 f"ask who made it"
             )
         key = envelope.key(custodian)
-        return Granted(header, self.broker.seal(key, self._context(header)))
+        return Granted(header, self.broker.seal(key, self._context(header)), lock)
 
     def file_key(self, file: Granted, broker: PrivateKey) -> bytes:
         """The key of a file, for the broker that this grant is sealed to."""
-        return broker.open(file.wrapped, self._context(file.header))
+        key = broker.open(file.wrapped, self._context(file.header))
+        if not file.lock:
+            return key
+        return joined(key, broker.open(file.lock, lock_context(file.header)))
 
     def _context(self, header: Header) -> bytes:
         """Everything that a file's key is granted for."""
@@ -311,8 +336,14 @@ class Revocation(Document):
         return found
 
 
-_LISTS = ("columns", "files")
+_LISTS = ("columns", "files", "locks")
 _WHOLE = ("made", "issued", "expires", "first", "last")
+
+
+def _sealed_lock(file: Envelope, broker: PublicKey, locks: Mapping[str, bytes]) -> bytes:
+    if not file.locked:
+        return b""
+    return broker.seal(locks[file.header.name], lock_context(file.header))
 
 
 def _fields(document: Any) -> dict[str, Any]:

@@ -21,13 +21,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyramidion.records import filled
 from pyramidion.storage.ciphers import new_key
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.disk import explained, write_durably
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.envelope import Envelope, Header
-from pyramidion.vault.parquet import OWN, digest_of, encrypting, opening
+from pyramidion.vault.parquet import OWN, digest_of, encrypting
 
 GROUP = 25_000  # rows that are written together: 2 ms a column at most, beside who observes
 PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
@@ -123,11 +122,11 @@ class Draft:
             columns=tuple(name for name in self._schema.names if name not in OWN),
             digest=sink.digest,
         )
-        envelope = Envelope.seal(header, opening(self._key, sink.length), custodian)
-        self._key = b""
         key = DataKey.new(LOCK) if lock else None
-        if key is not None:
-            envelope = envelope.lock(key.key)
+        envelope = Envelope.seal(
+            header, self._key, custodian, lock=None if key is None else key.key
+        )
+        self._key = b""
         data = envelope.to_bytes()
         write_durably(self._folder / envelope_of(self.name), [data])
         return SealedFile(header, digest_of(data), key)
@@ -149,22 +148,17 @@ class _Sink:
     """A new file that Arrow writes by itself: Python is not asked for each of a thousand pages."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self.length, self.size, self.digest = path, 0, 0, ""
+        self._path, self.size, self.digest = path, 0, ""
         with explained(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             self.stream = pa.BufferedOutputStream(pa.OSFile(str(path), "wb"), BUFFER)
 
     def settle(self) -> None:
-        """Make the bytes durable, and digest them; their name is once the folder is synced.
-
-        They are filled up first, as hot rows are: how long a file is shows less of what is in it.
-        """
+        """Make the bytes durable, and digest them; their name is once the folder is synced."""
         with explained(self._path):
             self.stream.close()
-            self.length = os.fstat(self._descriptor).st_size
-            self.size = filled(self.length)
-            os.truncate(self._descriptor, self.size)
             os.fsync(self._descriptor)
+            self.size = os.fstat(self._descriptor).st_size
             with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as data:
                 self.digest = digest_of(data)
         self.close()

@@ -4,18 +4,19 @@
     wrapped     the file's key, sealed to the custodian (HPKE), the header bound in
 
 A changed header, or a key that belongs to another file, does not open. Where the vault
-forgets after a time, what was wrapped is *locked* under a key that dies with the file's
-time: then the custodian's key opens it no more, in no copy.
+forgets after a time, the file is *locked*: what is wrapped is the exclusive or of its key and
+a lock, as long and as random, that the store keeps until that time is over. Either tells
+nothing of the key without the other. So the custodian's key opens the file no more then, in no
+copy, whatever else was kept.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from pyramidion.errors import FormatError, StateError
-from pyramidion.storage.ciphers import opened, sealed
+from pyramidion.errors import FormatError
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 
 KIND = "pyramidion vault file 1"
@@ -68,29 +69,20 @@ class Envelope:
     locked: bool = False
 
     @classmethod
-    def seal(cls, header: Header, key: bytes, custodian: PublicKey) -> Self:
+    def seal(
+        cls, header: Header, key: bytes, custodian: PublicKey, *, lock: bytes | None = None
+    ) -> Self:
         """Seal a file's key to the custodian; who calls this forgets it then."""
-        return cls(header, custodian.seal(key, _context(header)))
+        locked = lock is not None
+        half = key if lock is None else joined(key, lock)
+        return cls(header, custodian.seal(half, _context(header, locked)), locked)
 
     def key(self, custodian: PrivateKey) -> bytes:
-        """The file's key, for who holds the custodian's private half."""
-        if self.locked:
-            raise StateError(
-                f"vault file {self.header.name} is locked by its store; ask with a request that "
-                f"the store makes"
-            )
-        return custodian.open(self.wrapped, _context(self.header))
+        """For who holds the custodian's private half, the file's key; of a locked file, a half.
 
-    def lock(self, key: bytes) -> Self:
-        """Lock what is wrapped under a key of the store."""
-        made = b"".join(sealed(key, [self.wrapped], _context(self.header)))
-        return replace(self, wrapped=made, locked=True)
-
-    def unlock(self, key: bytes) -> Self:
-        """Take the store's lock off."""
-        what = f"the envelope of vault file {self.header.name}"
-        data = opened(key, self.wrapped, _context(self.header), what=what)
-        return replace(self, wrapped=bytes(data), locked=False)
+        `joined` with the lock it is the key.
+        """
+        return custodian.open(self.wrapped, _context(self.header, self.locked))
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -127,6 +119,15 @@ class Envelope:
         return cls.of(told)
 
 
+def joined(half: bytes, lock: bytes) -> bytes:
+    """A key of a half and its lock, or the other way round.
+
+    >>> joined(joined(b"key", b"abc"), b"abc")
+    b'key'
+    """
+    return bytes(one ^ other for one, other in zip(half, lock, strict=True))
+
+
 def canonical(told: object) -> bytes:
     """JSON with one way to write each thing."""
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
@@ -140,5 +141,11 @@ def damaged() -> FormatError:
     )
 
 
-def _context(header: Header) -> bytes:
-    return b"pyramidion vault key\n" + header.canonical()
+def _context(header: Header, locked: bool) -> bytes:
+    what = b"pyramidion half of a vault key\n" if locked else b"pyramidion vault key\n"
+    return what + header.canonical()
+
+
+def lock_context(header: Header) -> bytes:
+    """What a lock is sealed to a broker for."""
+    return b"pyramidion vault lock\n" + header.canonical()

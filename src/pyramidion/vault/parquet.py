@@ -24,8 +24,6 @@ BATCH, ARRIVED, WINDOW = "_batch", "_arrived", "_window"
 OWN = (BATCH, ARRIVED, WINDOW)
 BLANK = 0
 """The window of a row that was erased: it holds nothing."""
-
-_KEY = 32  # bytes
 SOME = 1_000  # rows that tell whether the values of a column repeat
 
 
@@ -95,11 +93,6 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     return bool(pc.count_distinct(some, mode="all").as_py() * 2 <= len(some))
 
 
-def opening(key: bytes, length: int) -> bytes:
-    """What opens a file: its key, and how long it is before it was filled up."""
-    return key + length.to_bytes(8, "big")
-
-
 def digest_of(data: Any) -> str:
     """What `Header.digest` holds."""
     return sha256(data).hexdigest()
@@ -108,10 +101,7 @@ def digest_of(data: Any) -> str:
 def decrypted(
     data: Any, key: bytes, header: Header, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, these columns alone; a file that was changed is named and refused.
-
-    ``key`` is what `opening` made, or the key alone of bytes that were not filled up.
-    """
+    """The rows of a file, these columns alone; a file that was changed is named and refused."""
     import pyarrow.parquet as pq
     import pyarrow.parquet.encryption as pe
 
@@ -123,12 +113,10 @@ def decrypted(
             f"vault file {header.name} has no column {strangers[0]!r}; ask for {header.columns}"
         )
     prefix = _prefix(header.store, header.name)
-    properties = pe.create_decryption_properties(key[:_KEY], aad_prefix=prefix)
-    length = int.from_bytes(key[_KEY:], "big") or len(data)
-    source = pa.py_buffer(data).slice(0, length)
+    properties = pe.create_decryption_properties(key, aad_prefix=prefix)
     failed = False
     try:
-        with pq.ParquetFile(pa.BufferReader(source), decryption_properties=properties) as file:
+        with pq.ParquetFile(pa.BufferReader(data), decryption_properties=properties) as file:
             for batch in file.iter_batches(columns=None if columns is None else list(columns)):
                 yield batch if columns is None else batch.select(list(columns))
     except (OSError, ValueError, pa.ArrowException):

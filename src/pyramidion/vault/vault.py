@@ -32,7 +32,7 @@ from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import HotWindow, Parts
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
-from pyramidion.vault.documents import Purpose, Request
+from pyramidion.vault.documents import Grant, Purpose, Request
 from pyramidion.vault.drafts import Draft, SealedFile, envelope_of
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.forgetting import columns_of
@@ -287,8 +287,13 @@ class Vault:
         )
 
     def envelopes(self, first: int | None = None, last: int | None = None) -> list[Envelope]:
-        """The envelopes of these files, the store's lock taken off; the custodian opens them."""
+        """The envelopes of these files, as they lie in the place."""
         return [self._envelope(row) for row in self._rows(first, last)]
+
+    def locks(self, first: int | None = None, last: int | None = None) -> dict[str, bytes]:
+        """The locks of those of these files that have one, by name."""
+        rows = [row for row in self._rows(first, last) if row["lock"] is not None]
+        return {row["name"]: self._parts.keys.get(row["lock"]) for row in rows}
 
     def _envelope(self, row: sqlite3.Row) -> Envelope:
         data = self._backlog.get(envelope_of(row["name"]))
@@ -297,8 +302,7 @@ class Vault:
                 f"the envelope of vault file {row['name']} is not the one that was sealed; restore "
                 f"it from a copy of the vault"
             )
-        envelope = Envelope.from_bytes(data)
-        return envelope.unlock(self._parts.keys.get(row["lock"])) if envelope.locked else envelope
+        return Envelope.from_bytes(data)
 
     def request(
         self,
@@ -336,6 +340,7 @@ class Vault:
             columns=columns,
             reason=reason,
             purpose=purpose,
+            locks=self.locks(first, last),
         )
         self._tell(
             "vault.requested",
@@ -403,6 +408,16 @@ class Vault:
         self._erase(rows, why, now, lambda: know(self._catalogue, self._parts.keys, sealed))
         self._after([sealed])
         return sealed.header.name
+
+    def refuse_strange(self, grant: Grant) -> None:
+        """Raise for a grant of another custodian, store or state of a file than this vault's."""
+        known = {row["name"]: row["digest"] for row in self._rows(None, None)}
+        strange = [f for f in grant.files if known.get(f.header.name) != f.header.digest]
+        if grant.custodian != self.custodian or grant.store != self.store or strange:
+            raise StateError(
+                "this grant is not of this store's custodian, or not of files that its vault has "
+                "now; make a new request"
+            )
 
     def _sealed_anew(self, table: pa.Table) -> SealedFile:
         missing = [name for name in OWN if name not in table.column_names]
