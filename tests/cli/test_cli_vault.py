@@ -394,3 +394,15 @@ def test_a_broker_is_found_by_the_store_s_directory(shop: Shell) -> None:
     )
     (shop.path / "broker.json").write_text(json.dumps(note | {"broker": "another"}))
     assert "another broker answers" in request(shop, "two").err
+
+
+def test_a_store_without_a_vault_gets_one(filled: Shell, custodian: Path) -> None:
+    given = ["--vault", filled.folder / "sealed", "--custodian", custodian.with_suffix(".pub")]
+    done = filled("vault", "attach", *given)
+    assert done.out.startswith(f"rows are sealed in {filled.folder}/sealed from now on")
+    with filled.open() as store:
+        store.observe(rows(5, NOW))
+    told = filled("vault", "status", "--json").told
+    assert told["waiting_rows"] + told["rows"] == 5  # what came before is not owed to it
+    again = filled("vault", "attach", *given)
+    assert (again.code, "has a vault already" in again.err) == (2, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
@@ -44,6 +45,34 @@ def add(verbs: Commands[Parser]) -> None:
     )
     add_store(verifying)
     verifying.set_defaults(run=verify)
+
+    attaching = verbs.add_parser(
+        "attach",
+        help="give a vault to a store that has none",
+        description="Seal what is observed from now on to a custodian. A store keeps its vault.",
+    )
+    attaching.add_argument(
+        "--vault", metavar="URL", required=True, help="a directory, or a URL for fsspec"
+    )
+    attaching.add_argument(
+        "--custodian", metavar="FILE", type=Path, required=True, help="the custodian's public key"
+    )
+    add_store(attaching)
+    attaching.set_defaults(run=attach)
+
+
+def attach(arguments: argparse.Namespace) -> None:
+    """Give a store a vault."""
+    from pyramidion.storage.disk import read
+    from pyramidion.vault.custody import PublicKey
+
+    custodian = PublicKey.from_text(read(arguments.custodian))
+    with opened(arguments) as pyramid:
+        url = pyramid.attach_vault(arguments.vault, custodian).url
+    if arguments.json:
+        print(json.dumps({"url": url, "custodian": custodian.fingerprint}))
+    else:
+        print(f"rows are sealed in {url} from now on, to the custodian {custodian.fingerprint}")
 
 
 def vault_of(pyramid: Pyramid) -> Vault:
