@@ -136,10 +136,11 @@ def test_nothing_more_is_accepted_while_rows_cannot_be_sealed(
     stand: Stand, monkeypatch: Any
 ) -> None:
     store = stand.create(vault_rows=5)
-    refusing(monkeypatch, 2)
-    store.observe(rows(5))
-    with pytest.raises(OSError, match="the disk refuses"):
-        store.observe(rows(6))
+    with monkeypatch.context() as refusals:
+        refusing(refusals, 1_000)
+        store.observe(rows(5))
+        with pytest.raises(OSError, match="the disk refuses"):
+            store.observe(rows(6))
     assert store.status().hot_rows == 5
     assert store.observe(rows(6)).accepted == 6
     assert sum(t.num_rows for t in sealed(store).values()) == 11
