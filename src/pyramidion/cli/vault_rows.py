@@ -117,6 +117,7 @@ def _announce(arguments: argparse.Namespace, server: Any) -> None:
         return
     print(f"broker of {arguments.data} at {told['address']}")
     print(f"fingerprint {told['fingerprint']}")
+    print(f"store       {told['store']}")
     print(f"custodian   {told['custodian']}", flush=True)
 
 
