@@ -84,7 +84,7 @@ def broker(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.broker_http import BrokerServer
     from pyramidion.vault.brokering import announced, broker_at
 
-    _keep_memory()
+    keep_memory()
     ours_to_interrupt()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -121,7 +121,7 @@ def _announce(arguments: argparse.Namespace, server: Any) -> None:
     print(f"custodian   {told['custodian']}", flush=True)
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """No core file of this process, and no other of this user reads its memory."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, AttributeError):
