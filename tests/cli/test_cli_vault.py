@@ -60,7 +60,11 @@ def request(shop: Shell, name: str = "request", *more: object) -> Done:
 def grant(shop: Shell, *more: object, name: str = "grant", expires: str = "2h") -> Done:
     """Approve it, for the broker that is there."""
     if "--yes" in more and "--broker" not in more:
-        more = (*more, "--broker", json.loads((shop.path / "broker.json").read_text())["fingerprint"])
+        more = (
+            *more,
+            "--broker",
+            json.loads((shop.path / "broker.json").read_text())["fingerprint"],
+        )
     return bare_grant(shop, *more, name=name, expires=expires)
 
 

@@ -437,7 +437,6 @@ def test_a_column_can_be_read_until_its_withdrawal_is_complete(
     failing_once(monkeypatch, holder, "drop", StorageError("not now"))
     with pytest.raises(StorageError, match="not now"):
         store.withdraw("b", why="request")
-        settled(store)
     stand.clock.pass_(HOUR)
     broken_off = stand.clock.now
     assert "b" in store.exposure(broken_off, broken_off).columns

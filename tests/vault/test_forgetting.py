@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyramidion import Pyramid, SchemaError, StateError
-from pyramidion.cli import main
+from pyramidion.cli import main, memory
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.brokering import announced, broker_at
 from pyramidion.vault.custody import PrivateKey
@@ -139,6 +139,14 @@ def run(*words: object) -> int:
     return main([str(word) for word in words])
 
 
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that a command keeps its memory to itself; the tests' own stays as it is."""
+    times: list[str] = []
+    monkeypatch.setattr(memory, "keep", lambda: times.append("kept"))
+    return times
+
+
 class Desk:
     """Commands about a store with a vault, and the documents that they carry."""
 
@@ -219,7 +227,7 @@ def test_exposed_rows_that_the_vault_does_not_give_are_told(
 
 
 def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
-    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str], kept: list[str]
 ) -> None:
     desk, folder = Desk(vaulted), vaulted.folder
     path, store, asked = desk.path, desk.store, desk.asked
@@ -236,7 +244,9 @@ def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
         erase = ("erase-person", "--person", "anna", "--why", "request 17", *store)
         assert run(*erase) == 0
         assert "vault request --erase" in capsys.readouterr().out
+        assert kept == []
         assert run(*erase, *asked("erase", "--erase")) == 0
+        assert kept == ["kept"]
         assert "sealed anew: 3 files of the vault" in capsys.readouterr().out
         rows = folder / "rows.parquet"
         read = asked("read", "--from", START, "--to", START + DAY, "--columns", "who")[1::2]

@@ -35,7 +35,8 @@ def add(commands: Commands[Parser]) -> None:
         help="tell what an intruder between two moments could read",
         description="Tell what somebody who was in between two moments could read: raw rows, "
         "models, tables and at which ε and δ, and what had been forgotten before. Where the "
-        "record is not exact, more is told, never less. Looking makes nothing due. Times are UTC.",
+        "record is not exact, more is told, never less, by the store's clock. Looking makes "
+        "nothing due. Times are UTC.",
     )
     for option, what in (("from", "when it began"), ("to", "when it was over")):
         asking.add_argument(

@@ -74,7 +74,7 @@ def create(arguments: argparse.Namespace) -> None:
     with Pyramid.create(
         arguments.data, schema, settings, keys=keys, clock=clock, vault=vault, custodian=custodian
     ) as made:
-        store = None if made.vault is None else made.vault.store
+        store = "" if made.vault is None else made.vault.store
     birth = _birth(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
