@@ -44,6 +44,7 @@ __all__ = ["AUDIT_LOG", "AuditLog", "Entry", "Fact", "Verification", "verify_lin
 AUDIT_LOG = "audit.db"
 FORMAT = 1
 BUSY = 30.0  # seconds that an append waits for those of other processes
+SHORTLY = 100  # milliseconds that it waits for readers; the next one empties what is left
 PAGE = 1_000  # entries that are read at a time, so that a reader is in nobody's way
 ALL = -(2**63)
 AWAY = "keep it as evidence, and move it away for the store to begin another one"
@@ -160,7 +161,11 @@ class AuditLog:
 
     def _empty_log(self) -> None:
         """No key that has signed stays in the write-ahead log; a reader may put that off."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._db.execute(f"PRAGMA busy_timeout={SHORTLY}")
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout={round(BUSY * 1_000)}")
 
     def _refuse_unfit(self) -> None:
         if self._reading:

@@ -91,15 +91,21 @@ class Forgotten:
     window_rows: int
 
 
+OPEN = "open then"
+LATER = "given later to a broker that ran then"
+ENDED = "over before, given to a broker that still ran then"
+
+
 @dataclass(frozen=True, kw_only=True)
 class GrantExposed:
-    """A grant that was open: who held it could read what it names."""
+    """A grant that was open, or one for a broker that ran: its key opens what the grant names."""
 
     grant: str
     since: int
     until: int | None
     opened: int
     """How often it was used during the interval."""
+    why: str = OPEN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import math
 from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ from pyramidion.durations import since_epoch
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from pyramidion.exposed import (
     COMPONENTS,
+    ENDED,
+    LATER,
+    OPEN,
     Component,
     Exposure,
     Forgotten,
@@ -98,7 +102,7 @@ def exposure_of(
         start=start,
         stop=stop,
         at=now,
-        columns=_columns(store, start) if component == "store" else (),
+        columns=_columns(lives, store.schema.columns, start) if component == "store" else (),
         unit=store.people.unit,
         hot=steps if component == "store" else (),
         models=_models(lives, steps if component != "tables" else (), start, stop),
@@ -170,12 +174,14 @@ def _met(part: HotExposed, model: Spell, start: int, stop: int) -> bool:
     return part.first <= last and (part.gone is None or part.gone >= max(start, model.since))
 
 
-def _columns(store: Lifecycle, start: int) -> tuple[str, ...]:
-    """The columns that raw rows had: those of now, and features that were withdrawn since."""
-    query = "SELECT what FROM deletions WHERE what LIKE ? AND at >= ?"
-    gone = [row["what"] for row in store.catalogue.all(query, f"{WITHDRAWN}%", start)]
-    names = [literal_eval(what.removeprefix(WITHDRAWN)) for what in gone]
-    return (*store.schema.columns, *(name for name in names if "," not in name))
+def _columns(lives: Lives, known: Sequence[str], start: int) -> tuple[str, ...]:
+    """The columns that raw rows had: those of now, and features whose withdrawal ended since."""
+    gone = [
+        literal_eval(each.what.removeprefix(WITHDRAWN))
+        for each in lives.erasures
+        if each.what.startswith(WITHDRAWN) and (each.complete is None or each.complete >= start)
+    ]
+    return tuple(dict.fromkeys([*known, *(name for name in gone if "," not in name)]))
 
 
 # --- tables --------------------------------------------------------------------------------
@@ -300,23 +306,43 @@ def _vault(store: Lifecycle, start: int, stop: int, log: Iterable[Entry] | None)
 
 
 def _grants(log: Iterable[Entry], start: int, stop: int) -> Iterator[GrantExposed]:
-    """Grants that were open; one whose end is not told is open until another entry ends it."""
-    begun: dict[str, Entry] = {}
+    """Grants that were open, and all that were made for a broker which ran then.
+
+    Who copied that one's key opens these, ended or still to come. A grant whose end is not told
+    is open until another entry ends it.
+    """
+    begun: dict[str, tuple[Entry, int]] = {}
     ended: dict[str, int] = {}
     opened: dict[str, int] = {}
+    brokers: list[int] = []
     for entry in log:
         name = str(entry.facts.get("grant"))
-        if entry.kind == "vault.granted":
-            begun[name] = entry
+        if entry.kind == "vault.broker":
+            brokers.append(entry.at)
+        elif entry.kind == "vault.granted":
+            begun.setdefault(name, (entry, len(brokers)))
         elif entry.kind in ("vault.expired", "vault.revoked"):
             ended.setdefault(name, entry.at)
         elif entry.kind == "vault.opened" and start <= entry.at <= stop:
             opened[name] = opened.get(name, 0) + 1
-    for name, entry in begun.items():
+    ran = {number for number, since, until in _brokers(brokers) if since <= stop and until >= start}
+    for name, (entry, broker) in begun.items():
         until = _earliest(ended.get(name), _moment(entry.facts.get("expires")))
-        if opened.get(name) or (entry.at <= stop and (until is None or until >= start)):
-            times = opened.get(name, 0)
-            yield GrantExposed(grant=name, since=entry.at, until=until, opened=times)
+        times = opened.get(name, 0)
+        why = _why(entry.at, until, start, stop) if not times else OPEN
+        if why == OPEN or broker in ran:
+            yield GrantExposed(grant=name, since=entry.at, until=until, opened=times, why=why)
+
+
+def _why(since: int, until: int | None, start: int, stop: int) -> str:
+    if since > stop:
+        return LATER
+    return OPEN if until is None or until >= start else ENDED
+
+
+def _brokers(starts: Sequence[int]) -> Iterator[tuple[int, int, float]]:
+    """Each broker by its number, from 1, and when it may have run: until the next one did."""
+    return zip(count(1), starts, [*starts[1:], math.inf], strict=False)
 
 
 def _moment(told: object) -> int | None:
@@ -352,10 +378,22 @@ def persons_of(
                 f"these rows have no column {missing[0]!r}, so nobody can be told; ask for a grant "
                 f"of the columns {unit!r} and {arrived!r}"
             )
-        times = batch.column(arrived).cast(pa.int64())
-        inside = pa.array([False] * batch.num_rows, pa.bool_())
-        for first, last in ranges:
-            these = pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last))
-            inside = pc.or_(inside, these)
-        found |= dict.fromkeys(pc.unique(batch.column(unit).filter(inside)).to_pylist())
+        inside = within(batch, ranges, arrived=arrived)
+        found |= dict.fromkeys(pc.unique(inside.column(unit)).to_pylist())
     return [person for person in found if person is not None]
+
+
+def within(
+    batch: pa.RecordBatch, ranges: Sequence[Range], *, arrived: str = ARRIVED
+) -> pa.RecordBatch:
+    """The rows that arrived in some ranges.
+
+    >>> within(pa.record_batch({"_arrived": [1, 2, 3, 9]}), [(2, 3)]).num_rows
+    2
+    """
+    times = batch.column(arrived).cast(pa.int64())
+    inside = pa.array([False] * batch.num_rows, pa.bool_())
+    for first, last in ranges:
+        these = pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last))
+        inside = pc.or_(inside, these)
+    return batch.filter(inside)

@@ -77,9 +77,10 @@ LEGEND = {
     "sealed": "tables sealed",
 }
 OUT = (
-    "Where the record is not exact, this report tells more than was exposed, never less. It does "
-    "not tell of copies that people made of rows, training sets, models or backups, of an intruder "
-    "who was there before the interval, or of what the timing of answers gives away."
+    "Where the record is not exact, this report tells more than was exposed, never less, by the "
+    "store's clock. It does not tell of copies that people made of rows, training sets, models or "
+    "backups, of an intruder who was there before the interval, or of what the timing of answers "
+    "gives away."
 )
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pyramidion.durations import EPOCH
-from pyramidion.exposed import Exposure, WindowExposed
+from pyramidion.exposed import OPEN, Exposure, WindowExposed
 
 SHOWN = 8  # rows of a table; the others are summed up
 WHERE = {"store": "the store's machine", "edge": "an edge", "tables": "sealed tables alone"}
@@ -122,8 +122,14 @@ def _vault(found: Exposure) -> str:
     if found.vault.files:
         files, rows = several(found.vault.files, "file"), several(found.vault.rows, "observation")
         told.append(f"The vault had {files} with {rows}, sealed: no key here opens them.")
-    if found.vault.grants:
-        told.append(f"Open then: {several(len(found.vault.grants), 'grant')} to read it.")
+    grants = found.vault.grants or ()
+    if there := sum(grant.why == OPEN for grant in grants):
+        told.append(f"Open then: {several(there, 'grant')} to read it.")
+    if others := len(grants) - there:
+        told.append(
+            f"Given earlier or later to a broker that ran then: {several(others, 'grant')}; who "
+            f"copied its memory has the keys of their files."
+        )
     return " ".join(told)
 
 
@@ -230,7 +236,9 @@ def _noisy(window: WindowExposed) -> str:
 
 def _grants(found: Exposure) -> Part:
     rows = [
-        [grant.grant, moment(grant.since), moment(grant.until), grant.opened]
+        [grant.grant, moment(grant.since), moment(grant.until), grant.opened, grant.why]
         for grant in found.vault.grants or ()
     ]
-    return Part("Grants that were open", ["grant", "from", "to", "used"], rows[:SHOWN])
+    more = f"and {len(rows) - SHOWN:,} more" if rows[SHOWN:] else ""
+    head = ["grant", "from", "to", "used", "why"]
+    return Part("Grants of the vault's rows", head, rows[:SHOWN], more)

@@ -616,7 +616,7 @@ class Pyramid:
         """What an intruder from start to stop could read of the store, an edge or the tables.
 
         Both are seconds since 1970, a date or ISO text. Where the record is not exact, more is
-        told than was exposed, never less.
+        told than was exposed, never less, by the store's own clock.
         """
         self._usable()
         now = self._now()

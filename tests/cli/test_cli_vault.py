@@ -58,7 +58,17 @@ def request(shop: Shell, name: str = "request", *more: object) -> Done:
 
 
 def grant(shop: Shell, *more: object, name: str = "grant", expires: str = "2h") -> Done:
-    """Approve it."""
+    """Approve it, for the broker that is there."""
+    if "--yes" in more and "--broker" not in more:
+        more = (
+            *more,
+            "--broker",
+            json.loads((shop.path / "broker.json").read_text())["fingerprint"],
+        )
+    return bare_grant(shop, *more, name=name, expires=expires)
+
+
+def bare_grant(shop: Shell, *more: object, name: str = "grant", expires: str = "2h") -> Done:
     (shop.folder / "passphrase").write_text(f"{PASSPHRASE}\n")
     words = [
         *("vault", "grant", shop.folder / "request.json", "--key", shop.folder / "custodian.key"),
@@ -193,8 +203,11 @@ def test_a_grant_shows_what_is_asked_before_it_is_given(shop: Shell) -> None:
     done = grant(shop, "--yes")
     assert done.code == 0, done.err
     asked = Request.from_json((shop.folder / "request.json").read_text())
-    for fact in ("Ada", "a bug", "5 rows", asked.broker.fingerprint, asked.key.fingerprint):
+    told = shop("vault", "status", "--json").told
+    facts = ("Ada", "a bug", "5 rows", asked.broker.fingerprint, asked.key.fingerprint)
+    for fact in (*facts, f"store     {told['store']}"):
         assert fact in done.out
+    assert f"store      {asked.store}" in shop("vault", "status").out
     assert "what was read by then was read" in done.out
 
 
@@ -212,6 +225,14 @@ def test_a_grant_needs_a_yes(shop: Shell, monkeypatch: pytest.MonkeyPatch) -> No
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_grant_without_a_question_needs_the_broker_s_fingerprint(shop: Shell) -> None:
+    request(shop)
+    done = bare_grant(shop, "--yes")
+    assert done.code == 2
+    assert "give --broker FINGERPRINT" in done.err
+    assert not (shop.folder / "grant.json").exists()
 
 
 def test_a_grant_refuses_other_fingerprints(shop: Shell) -> None:

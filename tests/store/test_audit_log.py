@@ -485,6 +485,16 @@ def test_a_reader_puts_that_off_and_the_next_entry_makes_up_for_it(
     assert used not in there
 
 
+def test_a_reader_does_not_hold_up_those_who_append(log: AuditLog) -> None:
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        before = time.monotonic()
+        log.append("a", 1)
+        assert time.monotonic() - before < audit_log.BUSY / 3
+    assert log._db.execute("PRAGMA busy_timeout").fetchone()[0] == audit_log.BUSY * 1_000
+
+
 def test_only_the_owner_may_read_the_files(log: AuditLog) -> None:
     files = list(log.path.parent.glob("*audit.db*"))
     assert {file.name for file in files} == {"audit.db", "audit.db-wal", "audit.db-shm"}

@@ -20,6 +20,7 @@ from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import SchemaError, StorageError
 from pyramidion.exposed import Exposure
 from pyramidion.exposure import exposure_of, persons_of
+from pyramidion.exposure_text import sentences
 from pyramidion.files import DataFile
 from pyramidion.lives import LEFT, SEALED, Arrived, StepLife
 from pyramidion.replay import in_order
@@ -428,6 +429,24 @@ def test_a_column_that_was_withdrawn_since_is_told(stand: Stand) -> None:
     assert "b" not in store.exposure(stand.clock.now, stand.clock.now).columns
 
 
+def test_a_column_can_be_read_until_its_withdrawal_is_complete(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = live(stand, 2)
+    holder = store._home.keys.holder
+    failing_once(monkeypatch, holder, "drop", StorageError("not now"))
+    with pytest.raises(StorageError, match="not now"):
+        store.withdraw("b", why="request")
+    stand.clock.pass_(HOUR)
+    broken_off = stand.clock.now
+    assert "b" in store.exposure(broken_off, broken_off).columns
+    stand.clock.pass_(HOUR)
+    store.reseed(why="again")
+    stand.clock.pass_(HOUR)
+    assert "b" in store.exposure(broken_off, broken_off).columns
+    assert "b" not in store.exposure(stand.clock.now, stand.clock.now).columns
+
+
 def test_rows_of_a_step_that_left_are_counted_whole_where_it_is_cut() -> None:
     step = StepLife(1, (Arrived(10, 20, 100),), 50)
     assert step.rows(None, 15) == (100, False)
@@ -520,6 +539,31 @@ def test_grants_that_were_open_are_told(stand: Stand) -> None:
     assert late is not None
     assert [(grant.grant, grant.until) for grant in late] == [("g3", None)]
     assert store.exposure(START, START).vault.grants == ()  # as the store's own log says
+
+
+def test_all_grants_for_a_broker_that_ran_then_are_told_and_why(stand: Stand) -> None:
+    store = live(stand, 2)
+    ends = int((START + 3 * HOUR) * 1e6)
+    log = (
+        entry("vault.broker", START, broker="b0"),
+        entry("vault.granted", START + 0.1 * HOUR, grant="other", expires=ends),
+        entry("vault.expired", START + 0.2 * HOUR, grant="other"),
+        entry("vault.broker", START + 0.5 * HOUR, broker="b1"),
+        entry("vault.granted", START + HOUR, grant="before", expires=ends),
+        entry("vault.expired", START + 1.2 * HOUR, grant="before"),
+        entry("vault.granted", START + 8 * HOUR, grant="after", expires=None),
+        entry("vault.broker", START + 9 * HOUR, broker="b2"),
+        entry("vault.granted", START + 10 * HOUR, grant="next", expires=None),
+    )
+    found = granted(stand, store, START + 2 * HOUR, START + 2.5 * HOUR, *log)
+    assert found.vault.grants is not None
+    assert {grant.grant: grant.why for grant in found.vault.grants} == {
+        "before": "over before, given to a broker that still ran then",
+        "after": "given later to a broker that ran then",
+    }
+    told = " ".join(sentences(found))
+    assert "Given earlier or later to a broker that ran then: 2 grants" in told
+    assert "Open then" not in told
 
 
 def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:

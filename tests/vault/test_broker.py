@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 
 import pyarrow as pa
 import pytest
 
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
-from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, REFUSALS
+from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Revocation
+from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.high_water import HighWater, passing, wall
 from pyramidion.vault.stream import challenge_context
 from tests.vault.desk import CANARY, CUSTODIAN, DAY, ENGINEER, HOUR, NOON, OTHER, SECOND, Desk
@@ -39,7 +41,9 @@ def test_the_log_has_each_step_in_order(desk: Desk) -> None:
     assert granted["expires"] == grant.expires
     assert granted["request"] == grant.request
     assert opened["engineer"] == "Ada"
-    assert (opened["files"], opened["rows"]) == (["hour-0", "hour-1"], 8)
+    assert (opened["files"], opened["rows"]) == (2, 8)
+    assert opened["names"] == granted["names"] == sha256(b"hour-0\nhour-1").hexdigest()
+    assert opened["purpose"] == granted["purpose"] == "read"
     assert desk.log.verify().sound
 
 
@@ -509,6 +513,47 @@ def test_nobody_fills_the_log_with_refusals(desk: Desk) -> None:
     with pytest.raises(FormatError):
         desk.broker.present(b"{}")
     assert len(desk.said("vault.refused")) == REFUSALS + 1
+
+
+def test_nobody_fills_the_log_with_a_grant_that_is_over(desk: Desk) -> None:
+    grant = desk.grant()
+    desk.broker.present(grant.to_json())
+    desk.times.pass_(2 * HOUR)
+    for _ in range(OF_ONE + 50):
+        with pytest.raises(StateError, match="its time has passed"):
+            desk.broker.present(grant.to_json())
+    assert len(desk.said("vault.refused")) == OF_ONE
+    for number in (1, 2):
+        desk.times.pass_(MINUTE)
+        for _ in range(5):
+            with pytest.raises(StateError, match="its time has passed"):
+                desk.broker.present(grant.to_json())
+        assert len(desk.said("vault.refused")) == OF_ONE + number
+
+
+def test_a_grant_of_thousands_of_files_is_logged(desk: Desk) -> None:
+    (envelope,) = desk.envelopes[:1]
+    desk.envelopes = [
+        Envelope.seal(
+            replace(envelope.header, name=f"20130107T050000Z-{number:016x}"),
+            bytes(32),
+            CUSTODIAN.public,
+        )
+        for number in range(2_000)
+    ]
+    hours = range(2_000)
+    grant = desk.grant(*hours, first=NOON - DAY, last=NOON)
+    desk.broker.present(grant.to_json())
+    assert desk.said("vault.granted")[0]["files"] == 2_000
+
+
+@pytest.mark.parametrize("name", ["", "../hour-0", "a/b", "hour-0\n", ".hidden", "x" * 101])
+def test_a_grant_that_names_no_file_of_a_vault_is_refused(desk: Desk, name: str) -> None:
+    header = replace(desk.envelopes[0].header, name=name)
+    desk.envelopes = [Envelope.seal(header, bytes(32), CUSTODIAN.public)]
+    with pytest.raises(SchemaError, match="as no vault names one"):
+        desk.broker.present(desk.grant(0).to_json())
+    assert not desk.broker.held()
 
 
 def test_the_log_has_no_value_of_a_row(desk: Desk) -> None:

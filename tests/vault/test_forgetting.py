@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+<<<<<<< HEAD
 from dataclasses import replace
+=======
+from contextlib import closing
+>>>>>>> fixb
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyramidion import Pyramid, SchemaError, StateError
-from pyramidion.cli import main
+from pyramidion.cli import main, memory
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.brokering import announced, broker_at
 from pyramidion.vault.custody import PrivateKey
@@ -149,40 +154,114 @@ def run(*words: object) -> int:
     return main([str(word) for word in words])
 
 
-def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
-    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, path = vaulted.folder, vaulted.store.path
-    vaulted.store.close()
-    key, text = folder / "custodian.key", folder / "passphrase"
-    key.write_text(CUSTODIAN.to_text("long enough"))
-    text.write_text("long enough\n")
-    store = ("--data", path, "--keys", f"file:{folder / 'keys' / 'store.key'}")
-    store = (*store, "--now", START + DAY)
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that a command keeps its memory to itself; the tests' own stays as it is."""
+    times: list[str] = []
+    monkeypatch.setattr(memory, "keep", lambda: times.append("kept"))
+    return times
 
-    def asked(name: str, *words: object) -> tuple[object, ...]:
-        request, grant, ours = (folder / f"{name}.{end}" for end in ("request", "grant", "key"))
+
+class Desk:
+    """Commands about a store with a vault, and the documents that they carry."""
+
+    def __init__(self, vaulted: Vaulted) -> None:
+        self.folder, self.path = vaulted.folder, vaulted.store.path
+        self.broker = vaulted.server.broker.public.fingerprint
+        self.key, self.text = self.folder / "custodian.key", self.folder / "passphrase"
+        self.key.write_text(CUSTODIAN.to_text("long enough"))
+        self.text.write_text("long enough\n")
+        keys = f"file:{self.folder / 'keys' / 'store.key'}"
+        self.store = ("--data", self.path, "--keys", keys, "--now", START + DAY)
+
+    def asked(self, name: str, *words: object) -> tuple[object, ...]:
+        paths = (self.folder / f"{name}.{end}" for end in ("request", "grant", "key"))
+        request, grant, ours = paths
         ask = ("vault", "request", *words, "--reason", "request 17", "--output", request)
-        assert run(*ask, "--key-output", ours, *store) == 0
-        give = ("vault", "grant", request, "--key", key, "--expires", "1h", "--yes")
-        assert run(*give, "--output", grant, "--passphrase-file", text) == 0
+        assert run(*ask, "--key-output", ours, *self.store) == 0
+        give = ("vault", "grant", request, "--key", self.key, "--expires", "1h", "--yes")
+        give = (*give, "--broker", self.broker)
+        assert run(*give, "--output", grant, "--passphrase-file", self.text) == 0
         return ("--grant", grant, "--key", ours)
 
-    with announced(path, vaulted.server):
+    def listed(self, *words: object) -> int:
         broken_in = ("--from", START + 1.5 * HOUR, "--to", START + 2.5 * HOUR)
-        told = ("exposure", *broken_in, "--persons", folder / "people", *store)
+        return run("exposure", *broken_in, "--persons", self.people, *self.store, *words)
+
+    @property
+    def people(self) -> Path:
+        return self.folder / "people"
+
+
+ALL = ("--from", START, "--to", START + DAY, "--columns", "who")
+
+
+def test_people_are_listed_only_if_the_grant_has_every_file_that_is_there_now(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk, store = Desk(vaulted), vaulted.store
+    store.close()
+    with announced(desk.path, vaulted.server):
+        grant = desk.asked("list", *ALL)
+        erase = ("erase-person", "--person", "nobody", "--why", "request 17", *desk.store)
+        assert run(*erase, *desk.asked("erase", "--erase")) == 0  # all files have new names
+        assert desk.listed(*grant) == 2
+        assert "request them from" in capsys.readouterr().err
+        assert not desk.people.exists()
+        assert desk.listed(*desk.asked("again", *ALL)) == 0
+    assert "not listed" not in capsys.readouterr().err
+
+
+def test_people_are_not_listed_by_a_grant_of_other_columns_or_of_another_store(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(vaulted)
+    vaulted.store.close()
+    with announced(desk.path, vaulted.server):
+        assert desk.listed(*desk.asked("other", *ALL[:-1], "a")) == 2
+        assert "does not give the column 'who'" in capsys.readouterr().err
+        grant = desk.asked("list", *ALL)
+        path = desk.path / "catalogue.db"
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE about SET value = 'another' WHERE name = 'store'")
+        assert desk.listed(*grant) == 2
+        assert "for another store" in capsys.readouterr().err
+    assert not desk.people.exists()
+
+
+def test_exposed_rows_that_the_vault_does_not_give_are_told(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(vaulted)
+    vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))
+    vaulted.store.close()
+    with announced(desk.path, vaulted.server):
+        assert desk.listed(*desk.asked("list", *ALL)) == 0
+    assert "the vault has 4 of the 7 exposed observations" in capsys.readouterr().err
+    assert desk.people.read_text() == '"ben"\n"carl"\n'
+
+
+def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str], kept: list[str]
+) -> None:
+    desk, folder = Desk(vaulted), vaulted.folder
+    path, store, asked = desk.path, desk.store, desk.asked
+    vaulted.store.close()
+    with announced(path, vaulted.server):
         short = asked("short", "--from", START + 2 * HOUR, "--to", START + DAY)
-        assert run(*told, *short) == 2
+        assert desk.listed(*short) == 2
         assert "request them from" in capsys.readouterr().err
         assert not (folder / "people").exists()
         grant = asked("list", "--from", START, "--to", START + DAY, "--columns", "who")
-        assert run(*told, *grant) == 0
+        assert desk.listed(*grant) == 0
         assert (folder / "people").read_text() == '"anna"\n"ben"\n"carl"\n'
         assert (folder / "people").stat().st_mode & 0o77 == 0
         erase = ("erase-person", "--person", "anna", "--why", "request 17", *store)
         assert run(*erase) == 0
         assert "vault request --erase" in capsys.readouterr().out
+        assert kept == []
         assert run(*erase, *asked("erase", "--erase")) == 0
+        assert kept == ["kept"]
         assert "sealed anew: 3 files of the vault" in capsys.readouterr().out
         rows = folder / "rows.parquet"
         read = asked("read", "--from", START, "--to", START + DAY, "--columns", "who")[1::2]

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyramidion.cli import memory
 from pyramidion.cli.options import Commands, Parser, add_store, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.text import several
@@ -90,6 +91,7 @@ def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) ->
     from pyramidion.storage.disk import read
     from pyramidion.vault.reader import open_grant
 
+    memory.keep()
     key = unlocked(arguments.key, arguments, bare=True)
     with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
         return len(pyramid.erase_from_vault(person, rows, why=arguments.why))

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
+from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, several, table
+from pyramidion.cli.vault_files import vault_of
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyramidion.exposed import Exposure
+    from pyramidion.system import Pyramid
     from pyramidion.vault.documents import Grant
+    from pyramidion.vault.vault import Vault
 
 COMPONENTS = ("store", "edge", "tables")
 """As `pyramidion.exposed` has them, which is not loaded to show the help."""
@@ -28,7 +35,8 @@ def add(commands: Commands[Parser]) -> None:
         help="tell what an intruder between two moments could read",
         description="Tell what somebody who was in between two moments could read: raw rows, "
         "models, tables and at which ε and δ, and what had been forgotten before. Where the "
-        "record is not exact, more is told, never less. Looking makes nothing due. Times are UTC.",
+        "record is not exact, more is told, never less, by the store's clock. Looking makes "
+        "nothing due. Times are UTC.",
     )
     for option, what in (("from", "when it began"), ("to", "when it was over")):
         asking.add_argument(
@@ -72,9 +80,8 @@ def exposure(arguments: argparse.Namespace) -> None:
     with opened(arguments, clock) as pyramid:
         clock.release()
         found = pyramid.exposure(arguments.from_, arguments.to_, component=arguments.component)
-        unit = pyramid.schema.unit
-    if arguments.persons is not None:
-        _list(arguments, found, unit)
+        if arguments.persons is not None:
+            _list(arguments, found, pyramid)
     if arguments.html is not None:
         _write(arguments.html, found, arguments.data.name)
     if arguments.json:
@@ -83,32 +90,67 @@ def exposure(arguments: argparse.Namespace) -> None:
         print("\n\n".join(_parts(found)))
 
 
-def _list(arguments: argparse.Namespace, found: Exposure, unit: str | None) -> None:
+def _list(arguments: argparse.Namespace, found: Exposure, pyramid: Pyramid) -> None:
     """Write the people behind exposed rows to a new file, one on a line, for its owner alone."""
     from pyramidion.cli.vault_rows import broker_of
     from pyramidion.exposure import persons_of
     from pyramidion.storage.disk import read, write_durably
-    from pyramidion.vault.reader import open_grant
+    from pyramidion.vault.reader import open_grant, read_grant
 
+    unit = pyramid.schema.unit
     if unit is None:
         raise SchemaError("the schema names no unit, so it is not known whose a row is")
     if arguments.persons.exists():
         raise SchemaError(f"{arguments.persons} exists already; choose another file")
+    grant = read(arguments.grant)
+    _refuse_short(read_grant(grant), found, vault_of(pyramid), unit)
     key = unlocked(arguments.key, arguments, bare=True)
-    with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
-        _refuse_short(rows.grant, found)
-        people = persons_of(rows.batches(), unit, found.ranges)
+    seen = Counter[str]()
+    with open_grant(grant, key, broker_of(arguments)) as rows:
+        people = persons_of(_counted(rows.batches(), unit, found, seen), unit, found.ranges)
+    _warn_of_others(seen.total(), found)
     write_durably(arguments.persons, [f"{json.dumps(each)}\n".encode() for each in people])
     if not arguments.json:
         print(f"wrote {several(len(people), 'name')} to {arguments.persons}\n")
 
 
-def _refuse_short(grant: Grant, found: Exposure) -> None:
+def _counted(
+    batches: Iterable[pa.RecordBatch], unit: str, found: Exposure, seen: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """Batches as they come; how many of their exposed rows say whose they are is counted."""
+    from pyramidion.exposure import within
+
+    for batch in batches:
+        if unit in batch.schema.names:
+            theirs = within(batch, found.ranges).column(unit)
+            seen["rows"] += len(theirs) - theirs.null_count
+        yield batch
+
+
+def _warn_of_others(came: int, found: Exposure) -> None:
+    exposed = found.rows if found.component == "store" else found.models.rows
+    if came < exposed:
+        warn(
+            f"the vault has {came:,} of the {exposed:,} exposed observations; people behind the "
+            f"others are not listed: rows from before the vault was attached, erased people, or "
+            f"rows that were not sealed"
+        )
+
+
+def _refuse_short(grant: Grant, found: Exposure, vault: Vault, unit: str) -> None:
     """A list that lacks people is worse than none."""
+    if grant.store != vault.store:
+        raise SchemaError("this grant is for another store; give one for this store's vault")
+    if unit not in grant.columns:
+        raise SchemaError(
+            f"the grant does not give the column {unit!r}, so nobody can be told; request it"
+        )
     if not found.ranges:
         return
     first, last = min(first for first, _ in found.ranges), max(last for _, last in found.ranges)
-    if grant.first > first or grant.last <= last:
+    given = {file.header.name for file in grant.files}
+    files = {file.name for file in vault.files(first, last + 1)}
+    if grant.first > first or grant.last <= last or not given.issuperset(files):
         raise SchemaError(
             f"the exposed rows arrived from {date(first)} to {date(last)}, and the grant does not "
             f"give all of these; request them from {first / 1e6:.6f} to {(last + 1) / 1e6:.6f}"

@@ -71,9 +71,10 @@ def create(arguments: argparse.Namespace) -> None:
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
     keys, clock = keys_of(arguments), Clock(arguments.now)
     vault, custodian = arguments.vault, _custodian(arguments.custodian)
-    Pyramid.create(
+    with Pyramid.create(
         arguments.data, schema, settings, keys=keys, clock=clock, vault=vault, custodian=custodian
-    ).close()
+    ) as made:
+        store = "" if made.vault is None else made.vault.store
     birth = _birth(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
@@ -86,12 +87,13 @@ def create(arguments: argparse.Namespace) -> None:
         ]
         told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
         if vault is not None and custodian is not None:
-            told |= {"vault": vault, "custodian": custodian.fingerprint}
+            told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
     if vault is not None and custodian is not None:
         print(f"rows are sealed in {vault} to the custodian {custodian.fingerprint}")
+        print(f"requests for them name the store {store}")
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "

@@ -72,7 +72,12 @@ def _add_request(verbs: Commands[Parser]) -> None:
         help="ask for whole files, to erase a person from them with `erase-person --grant` "
         "(default: of the whole vault)",
     )
-    asking.add_argument("--reason", metavar="TEXT", required=True, help="what the rows are for")
+    asking.add_argument(
+        "--reason",
+        metavar="TEXT",
+        required=True,
+        help="what the rows are for; it stays in the audit log for ever: it must not name a person",
+    )
     asking.add_argument(
         "--as", dest="engineer", metavar="NAME", help="who asks (default: the user's name)"
     )
@@ -183,12 +188,16 @@ def _add_grant(verbs: Commands[Parser]) -> None:
         help="when it ends: a length from now, such as 2h, or a time",
     )
     granting.add_argument(
-        "--broker", metavar="FINGERPRINT", help="refuse if the broker has another fingerprint"
+        "--broker",
+        metavar="FINGERPRINT",
+        help="refuse if the broker has another fingerprint than the one it printed when it started",
     )
     granting.add_argument(
         "--engineer", metavar="FINGERPRINT", help="refuse if who asks has another fingerprint"
     )
-    granting.add_argument("--yes", action="store_true", help="approve without a question")
+    granting.add_argument(
+        "--yes", action="store_true", help="approve without a question; takes --broker"
+    )
     granting.add_argument("--output", metavar="FILE", type=Path, required=True, help="the grant")
     _add_now(granting)
     add_passphrase(granting, PROMPT)
@@ -210,6 +219,7 @@ def grant(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.documents import Grant, Request
 
     refuse_there(arguments.output)
+    _refuse_blind(arguments)
     asked = Request.from_json(read(arguments.request))
     now = _now(arguments)
     expires = _ending(arguments.expires, now)
@@ -253,11 +263,20 @@ def _refuse_unlike(who: str, told: str | None, fingerprint: str) -> None:
         )
 
 
+def _refuse_blind(arguments: argparse.Namespace) -> None:
+    """A false broker would get the keys of whole files, so somebody must have compared."""
+    if arguments.yes and arguments.broker is None:
+        raise SchemaError(
+            "with --yes nobody compares the broker's fingerprint; give --broker FINGERPRINT, as "
+            "the broker printed it when it started"
+        )
+
+
 def _confirm(arguments: argparse.Namespace) -> None:
     if arguments.yes:
         return
     if not sys.stdin.isatty():
-        raise SchemaError("there is no terminal to ask whether to approve; give --yes")
+        raise SchemaError("there is no terminal to ask whether to approve; give --yes and --broker")
     print("approve? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise StateError("the request was not approved; nothing was written")
@@ -358,6 +377,7 @@ def _told(asked: Request) -> str:
         "why": plain(asked.reason),
         "columns": f"{plain(', '.join(asked.columns))}{whole}",
         "files": f"{several(len(headers), 'file')} with {times}",
+        "store": plain(asked.store),
         "engineer": asked.key.fingerprint,
         "broker": asked.broker.fingerprint,
     }

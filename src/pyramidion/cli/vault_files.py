@@ -85,12 +85,14 @@ def vault_of(pyramid: Pyramid) -> Vault:
 def status(arguments: argparse.Namespace) -> None:
     """Show what the vault holds."""
     with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
-        found = vault_of(pyramid).status()
-    print(json.dumps(asdict(found)) if arguments.json else _told(found))
+        vault = vault_of(pyramid)
+        found, store = vault.status(), vault.store
+    print(json.dumps({"store": store} | asdict(found)) if arguments.json else _told(found, store))
 
 
-def _told(found: VaultStatus) -> str:
+def _told(found: VaultStatus, store: str) -> str:
     lines = [
+        f"store      {store}",
         f"vault      {found.url}",
         f"custodian  {found.custodian}",
         f"sealed     {several(found.files, 'file')}, {several(found.rows, 'row')}, "

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
-import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyramidion.cli import memory
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, folder, ours_to_interrupt
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.progress import Pace, bar, remark
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyramidion.vault.reader import GrantedRows
-
-_DUMPABLE = 4  # PR_SET_DUMPABLE of Linux
 
 
 def add(verbs: Commands[Parser]) -> None:
@@ -84,7 +81,7 @@ def broker(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.broker_http import BrokerServer
     from pyramidion.vault.brokering import announced, broker_at
 
-    _keep_memory()
+    memory.keep()
     ours_to_interrupt()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -117,14 +114,8 @@ def _announce(arguments: argparse.Namespace, server: Any) -> None:
         return
     print(f"broker of {arguments.data} at {told['address']}")
     print(f"fingerprint {told['fingerprint']}")
+    print(f"store       {told['store']}")
     print(f"custodian   {told['custodian']}", flush=True)
-
-
-def _keep_memory() -> None:
-    """No core file of this process, and no other of this user reads its memory."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def broker_of(arguments: argparse.Namespace) -> str:

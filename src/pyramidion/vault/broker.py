@@ -16,6 +16,7 @@ granted to an earlier one is over. What cannot be logged does not happen.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -40,7 +41,9 @@ T = TypeVar("T")
 ANSWER_WITHIN = 60_000_000  # microseconds that a challenge waits for its answer
 CHALLENGES = 1_000  # that wait at a time; the oldest make room
 REFUSALS = 100  # in a minute that have an entry, of what no custodian signed
+OF_ONE = 10  # refusals of one grant that have an entry; then one in a minute
 MINUTE = 60_000_000
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class Place(Protocol):
@@ -90,6 +93,7 @@ class Broker:
         self._unlogged: list[str] = []
         self._challenges: dict[str, tuple[str, int]] = {}
         self._refusals: deque[int] = deque(maxlen=REFUSALS)
+        self._refused: dict[str, tuple[int, int]] = {}
         self._append("vault.broker", broker=self.public.fingerprint)
 
     @property
@@ -181,6 +185,8 @@ class Broker:
                 "this grant is for another broker, or for this one before it was started again, "
                 "which ends all grants; make a new request"
             )
+        if not all(NAME.fullmatch(file.header.name) for file in grant.files):
+            raise SchemaError("this grant names a file as no vault names one; ask who requested it")
         known = {name for file in grant.files for name in file.header.columns} | set(OWN)
         if grant.files and not known.issuperset(grant.columns):
             raise SchemaError("this grant names a column that its files do not have; ask again")
@@ -218,16 +224,26 @@ class Broker:
             raise
 
     def _note(self, grant: str | None, why: str) -> None:
-        """Log a refusal; of what nobody signed, only so many, that nobody fills the disk."""
-        if grant is None:
-            now = self._clock()
-            times = self._refusals
-            if len(times) == REFUSALS and times[0] > now - MINUTE:
-                return
-            times.append(now)
-            if len(times) == REFUSALS and times[0] > now - MINUTE:
-                why = "too many refusals in a minute: the next ones have no entries"
-        self._append("vault.refused", grant=grant, why=why)
+        """Log a refusal; only so many of what nobody signed, or of one grant: disks fill up."""
+        if grant is not None:
+            if self._has_entry(grant):
+                self._append("vault.refused", grant=grant, why=why)
+            return
+        now, times = self._clock(), self._refusals
+        if len(times) == REFUSALS and times[0] > now - MINUTE:
+            return
+        times.append(now)
+        if len(times) == REFUSALS and times[0] > now - MINUTE:
+            why = "too many refusals in a minute: the next ones have no entries"
+        self._append("vault.refused", grant=None, why=why)
+
+    def _has_entry(self, grant: str) -> bool:
+        """Whether this refusal of a signed grant is logged: one of the first, or a minute later."""
+        (before, last), now = self._refused.get(grant, (0, 0)), self._clock()
+        if before >= OF_ONE and last > now - MINUTE:
+            return False
+        self._refused[grant] = before + 1, now
+        return True
 
     def _append(self, kind: str, **facts: Any) -> None:
         entry = self._log.append(kind, self._clock(), **facts)
@@ -290,6 +306,8 @@ def _between(batch: pa.RecordBatch, grant: Grant) -> pa.RecordBatch:
 
 
 def _told(grant: Grant) -> dict[str, Any]:
+    """What entries say of a grant; the names of its files may be too many for one."""
+    names = sorted(file.header.name for file in grant.files)
     return {
         "grant": grant.id,
         "request": grant.request,
@@ -298,7 +316,9 @@ def _told(grant: Grant) -> dict[str, Any]:
         "first": grant.first,
         "last": grant.last,
         "columns": list(grant.columns),
-        "files": [file.header.name for file in grant.files],
+        "purpose": grant.purpose,
+        "files": len(grant.files),
+        "names": sha256("\n".join(names).encode()).hexdigest(),
     }
 
 

@@ -90,7 +90,8 @@ def announced(path: Path, server: BrokerServer) -> Iterator[None]:
     """Say in the store's directory where its broker is; refused where there is another one."""
     _refuse_second(path)
     note, draft = path / NOTE, path / f".{NOTE}.{secrets.token_hex(4)}"
-    noted = {"address": server.address, "broker": server.broker.public.to_code()}
+    key = server.broker.public
+    noted = {"address": server.address, "broker": key.to_code(), "fingerprint": key.fingerprint}
     write_durably(draft, [json.dumps(noted).encode()])
     with explained(note):
         os.replace(draft, note)
