@@ -5,11 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-<<<<<<< HEAD
-from dataclasses import replace
-=======
 from contextlib import closing
->>>>>>> fixb
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
