@@ -443,7 +443,7 @@ def test_a_file_of_which_nothing_is_left_goes(stand: Stand) -> None:
 def _busy(store: Pyramid) -> None:
     """Have the sealer do nothing until hot rows are rewritten: what comes waits in its queue."""
     sealer, go = vault_of(store)._sealer, threading.Event()
-    sealer._thread.submit(go.wait)
+    sealer._thread.submit(go.wait, 10)
     store._lifecycle.hot.rewrote.append(go.set)
 
 
@@ -464,7 +464,7 @@ def test_a_batch_that_waits_while_a_feature_is_withdrawn_is_sealed_without_it(st
     store = stand.create()
     _busy(store)
     observed(store, rows(5))
-    store.withdraw("a")
+    store.withdraw("a", why="asked for")
     vault_of(store).seal()
     (table,) = tables(store)
     assert "a" not in table.column_names
@@ -505,7 +505,7 @@ def test_open_files_let_go_of_what_is_erased_before_that_is_told(stand: Stand, v
     observed(store, of(["anna", "ben", "anna"]))
     _idle(store)
     assert vault_of(store)._sealer._drafts
-    getattr(store, verb)("a")
+    getattr(store, verb)("a", why="asked for")
     assert not vault_of(store)._sealer._drafts
 
 
