@@ -369,6 +369,11 @@ class Pyramid:
         self._vault = self._arrivals.vault = vault
         return vault
 
+    def _settle_vault(self) -> None:
+        """Have the vault's open files let go of rows that were erased; in the keeper."""
+        if self._vault is not None:
+            self._vault.settle()
+
     # --- features out --------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -483,9 +488,12 @@ class Pyramid:
         self._usable()
         now = self._now()
         told: dict[str, Fact] = {"name": name, "why": why}
-        self._noted(
-            "tables.withdrawn", now, told, lambda: withdraw(self._lifecycle, name, why, now)
-        )
+
+        def done() -> None:
+            withdraw(self._lifecycle, name, why, now)
+            self._settle_vault()
+
+        self._noted("tables.withdrawn", now, told, done)
         self._keep(now)
 
     # --- somebody asks to be forgotten -------------------------------------------------
@@ -501,6 +509,7 @@ class Pyramid:
 
         def done() -> Erasure:
             erasure = erase_person(self._lifecycle, person, why, now)
+            self._settle_vault()
             self._training.catch_up(now)
             return erasure
 

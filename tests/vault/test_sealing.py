@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope, joined, lock_context
-from pyramidion.vault.parquet import ARRIVED, BATCH, WINDOW, decrypted
+from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, WINDOW, decrypted
+from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import CUSTODIAN, DAY, HOUR, SECOND, START, Stand, observed, rows
 from tests.vault.vaults import batches, down, opened, sealed, tables, vault_of
 
 US = SECOND
+NOISY = EXACT | {"epsilon": 1.0}
 
 
 class Log:
@@ -453,6 +456,78 @@ def test_a_file_of_which_nothing_is_left_goes(stand: Stand) -> None:
     assert len(vault.files()) == 1
     with pytest.raises(StateError, match="has no file"):
         vault.replace("other", [])
+
+
+# --- hot rows that are rewritten ---------------------------------------------------------------
+
+
+def _busy(store: Pyramid) -> None:
+    """Have the sealer do nothing until hot rows are rewritten: what comes waits in its queue."""
+    sealer, go = vault_of(store)._sealer, threading.Event()
+    sealer._thread.submit(go.wait, 10)
+    store._lifecycle.hot.rewrote.append(go.set)
+
+
+def _idle(store: Pyramid) -> None:
+    vault_of(store)._sealer._thread.submit(lambda: None).result()
+
+
+def test_a_batch_that_waits_while_a_person_is_erased_is_sealed_without_them(stand: Stand) -> None:
+    store = stand.create(PEOPLE, **NOISY)
+    _busy(store)
+    observed(store, of(["anna", "ben", "anna"]))
+    store.erase_person("anna")
+    vault_of(store).seal()
+    assert {name for table in tables(store) for name in table["who"].to_pylist()} == {"ben", None}
+
+
+def test_a_batch_that_waits_while_a_feature_is_withdrawn_is_sealed_without_it(stand: Stand) -> None:
+    store = stand.create()
+    _busy(store)
+    observed(store, rows(5))
+    store.withdraw("a", why="asked for")
+    vault_of(store).seal()
+    (table,) = tables(store)
+    assert "a" not in table.column_names
+    assert "a" not in vault_of(store).envelopes()[0].header.columns
+
+
+@pytest.mark.parametrize("who", ["anna", "ben", "nobody"])
+def test_nobody_sees_in_a_sealed_file_how_many_hot_rows_a_person_had(
+    stand: Stand, who: str
+) -> None:
+    store, log = stand.create(PEOPLE, **NOISY), Log()
+    vault_of(store).log = log
+    for seed, names in enumerate((["anna", "ben", "anna"], ["anna"], ["ben"])):
+        observed(store, of(names, seed=seed))
+    store.erase_person(who)
+    vault_of(store).seal()
+    (file,) = vault_of(store).files()
+    assert (file.rows, file.first_batch, file.last_batch) == (5, 1, 3)
+    assert [facts["rows"] for kind, facts in log.told if kind == "vault.sealed"] == [5]
+    assert store.status().vault.rows == 5
+
+
+def test_a_row_that_was_erased_before_it_was_sealed_is_blank(stand: Stand) -> None:
+    store = stand.create(PEOPLE, **NOISY)
+    observed(store, of(["anna", "ben", "anna"]))
+    store.erase_person("anna")
+    vault_of(store).seal()
+    (table,) = tables(store)
+    kept, *blank = table.to_pylist()
+    assert kept["who"] == "ben"
+    own = {BATCH: 1, ARRIVED: int(START) * US, WINDOW: BLANK}
+    assert blank == [dict.fromkeys(table.column_names) | own] * 2
+
+
+@pytest.mark.parametrize("verb", ["erase_person", "withdraw"])
+def test_open_files_let_go_of_what_is_erased_before_that_is_told(stand: Stand, verb: str) -> None:
+    store = stand.create(PEOPLE, **NOISY)
+    observed(store, of(["anna", "ben", "anna"]))
+    _idle(store)
+    assert vault_of(store)._sealer._drafts
+    getattr(store, verb)("a", why="asked for")
+    assert not vault_of(store)._sealer._drafts
 
 
 # --- a store and its vault ----------------------------------------------------------------------

@@ -33,7 +33,7 @@ from pyramidion.storage.hot import HotWindow, Parts
 from pyramidion.threads import emptied
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
-from pyramidion.vault.parquet import marked
+from pyramidion.vault.parquet import BLANK, marked
 
 QUEUED = 8 * GROUP  # rows that wait for the thread; who observes more waits for it
 
@@ -73,7 +73,10 @@ class Sealer:
         hot.rewrote.append(self._rewritten)
 
     def _rewritten(self) -> None:
+        """Hot rows are other ones now; by who holds the lock of arrivals, so nobody waits here."""
         self._rewrites += 1
+        with suppress(RuntimeError):  # closed: nothing is open
+            self._thread.submit(self._forget_rewritten)
 
     def _waiting_since(self) -> int | None:
         query = "SELECT min(arrived) FROM batches WHERE number > ?"
@@ -90,17 +93,22 @@ class Sealer:
             self._room.wait_for(lambda: self._queued < QUEUED)
 
     def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
-        """Have the next batch, which is durable and hot, written beside what goes on."""
+        """Have the next batch, which is durable and hot, written beside what goes on.
+
+        By who holds the lock of arrivals: the rows are those that are hot now.
+        """
         if self.since is None:
             self.since = arrived
         with self._room:
             self._queued += table.num_rows
-        self._thread.submit(self._take, number, arrived, table, parts)
+        self._thread.submit(self._take, self._rewrites, number, arrived, table, parts)
 
-    def _take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+    def _take(
+        self, rewrites: int, number: int, arrived: int, table: pa.Table, parts: Parts
+    ) -> None:
         try:
             if not self._failed:
-                emptied(lambda: self._add_next(number, arrived, table, parts))
+                emptied(lambda: self._add_next(rewrites, number, arrived, table, parts))
         except Exception:  # tried again, and raised, before more is observed
             self._failed = True
             self._drop()
@@ -122,6 +130,13 @@ class Sealer:
         in a transaction, must not call this.
         """
         self._done(lambda: self._seal_all(now))
+
+    def settle(self) -> None:
+        """Wait until no row is held here that was rewritten or erased in the hot window before.
+
+        Who holds the lock of arrivals, or is in a transaction, must not call this.
+        """
+        self._done(self._forget_rewritten)
 
     def _done(self, verb: Callable[[], None]) -> None:
         try:
@@ -162,10 +177,14 @@ class Sealer:
                 if not again:
                     raise
 
-    def _add_next(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+    def _add_next(
+        self, rewrites: int, number: int, arrived: int, table: pa.Table, parts: Parts
+    ) -> None:
         try:
             self._forget_rewritten()
-            if number - 1 > self._taken:
+            if (
+                rewrites != self._seen or number - 1 > self._taken
+            ):  # these rows are not hot any more
                 self._catch_up()
             elif number > self._taken:
                 self._add(number, arrived, table, parts)
@@ -179,11 +198,12 @@ class Sealer:
     def _catch_up(self) -> None:
         """Read acknowledged batches that are not in open files from the hot window."""
         self._forget_rewritten()
-        query = "SELECT number, arrived FROM batches WHERE number > ?"
-        arrived = {row["number"]: row["arrived"] for row in self._catalogue.all(query, self._taken)}
-        if arrived:
-            for number, table, parts in self._hot.batches(lambda n, _: n in arrived):
-                self._add(number, arrived[number], table, parts)
+        query = "SELECT number, arrived, rows FROM batches WHERE number > ?"
+        came = {row["number"]: row for row in self._catalogue.all(query, self._taken)}
+        if came:
+            for number, table, parts in self._hot.batches(lambda n, _: n in came):
+                table, parts = _whole(table, parts, came[number]["rows"])
+                self._add(number, came[number]["arrived"], table, parts)
 
     def _add(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
         slot, rows = self._slots.at(arrived), sum(draft.rows for draft in self._drafts.values())
@@ -228,6 +248,16 @@ class Sealer:
         self._taken, self._seen = self.vaulted, self._rewrites
         for draft in drafts.values():
             draft.drop()
+
+
+def _whole(table: pa.Table, parts: Parts, came: int) -> tuple[pa.Table, Parts]:
+    """A batch with a blank row for each that was erased: its file tells how many came, no more."""
+    gone = came - table.num_rows
+    if gone <= 0:
+        return table, parts
+    blank = [pa.nulls(gone, field.type) for field in table.schema]
+    rows = pa.concat_tables([table, pa.Table.from_arrays(blank, schema=table.schema)])
+    return rows, [*parts, (BLANK, gone)]
 
 
 def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:

@@ -181,6 +181,10 @@ class Vault:
         """Seal every batch that was acknowledged; durable in the backlog on return."""
         self._sealer.seal()
 
+    def settle(self) -> None:
+        """Wait until no row is in memory here that was erased from the hot window before."""
+        self._sealer.settle()
+
     def leave(self, batches: Iterable[int]) -> None:
         """Seal before these batches leave the hot window, where they are not sealed yet."""
         if any(number > self._sealer.vaulted for number in batches):
@@ -246,14 +250,9 @@ class Vault:
                 )
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
-        if locks:
-            what = ", ".join(
-                f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows
-            )
-            self._parts.erase(what, why, now, keys=locks, before=forget)
-        else:
-            with self._catalogue.transaction():
-                forget()
+        what = ", ".join(f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
+        # Without locks, too: no backup from before may bring a file back from its backlog.
+        self._parts.erase(what, why, now, keys=locks, before=forget)
         for row in rows:
             self._tell("vault.erased", now, file=row["name"], why=why)
             remove(self._backlog.folder, both(row["name"]))
@@ -352,7 +351,8 @@ class Vault:
             purpose=purpose,
             columns=list(columns),
             reason=reason,
-            files=[file.header.name for file in files],
+            files=len(files),
+            names=digest_of("\n".join(sorted(file.header.name for file in files)).encode()),
         )
         return request
 
