@@ -182,9 +182,7 @@ class Sealer:
     ) -> None:
         try:
             self._forget_rewritten()
-            if (
-                rewrites != self._seen or number - 1 > self._taken
-            ):  # others are hot now
+            if rewrites != self._seen or number - 1 > self._taken:  # others are hot now
                 self._catch_up()
             elif number > self._taken:
                 self._add(number, arrived, table, parts)
