@@ -43,6 +43,9 @@ class Taker(Protocol):
     def leave(self, batches: list[int]) -> None:
         """Seal these, where that is not done yet: they leave the hot window."""
 
+    def left(self) -> None:
+        """They have left, also those that could not be sealed."""
+
     def close(self) -> None:
         """Finish what is being sealed."""
 
@@ -62,6 +65,7 @@ class Arrivals:
         self.vault: Taker | None = None
         self._threads = threads
         lifecycle.leaving.append(self._leave)
+        lifecycle.left.append(self._left)
         self.taken: list[Callable[[int, Observations, Batch], None]] = []
         """Called with the rows of each batch, as they came, once acknowledged."""
 
@@ -213,6 +217,10 @@ class Arrivals:
     def _leave(self, leaving: Leaving) -> None:
         if self.vault is not None:
             self.vault.leave([batch.number for step in leaving.steps for batch in step.batches])
+
+    def _left(self) -> None:
+        if self.vault is not None:
+            self.vault.left()
 
     def close(self) -> None:
         """Let the vault finish."""

@@ -105,6 +105,8 @@ class Lifecycle:
         """Called with the time before a window is born."""
         self.leaving: list[Callable[[Leaving], None]] = []
         """Called before hot rows leave for good; what it raises does not keep them."""
+        self.left: list[Callable[[], None]] = []
+        """Called once the rows that `leaving` told of are gone."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()

@@ -102,6 +102,8 @@ class Schedule:
         told += [f"window {number}" for number in past]
         why = "past its time"
         store.erase(", ".join(told), why, now, steps=steps, windows=past)
+        later = self._left()
+        problem = problem or later
         if problem is not None:
             raise problem
 
@@ -113,6 +115,16 @@ class Schedule:
             try:
                 call(leaving)
             except Exception as problem:  # whatever it is: rows leave when their time is over
+                problems.append(problem)
+        return problems[0] if problems else None
+
+    def _left(self) -> Exception | None:
+        """Tell everybody that rows have left, also where one fails."""
+        problems = []
+        for call in self._store.left:
+            try:
+                call()
+            except Exception as problem:  # the others are told all the same
                 problems.append(problem)
         return problems[0] if problems else None
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import stat
 import threading
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from pyramidion import FormatError, Pyramid, SchemaError, StateError, StorageError
+from pyramidion import FormatError, KeyHolderError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
@@ -18,7 +19,7 @@ from pyramidion.vault.envelope import Envelope, joined, lock_context
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, WINDOW, decrypted
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import CUSTODIAN, DAY, HOUR, SECOND, START, Stand, observed, rows
-from tests.vault.vaults import batches, down, opened, sealed, tables, vault_of
+from tests.vault.vaults import batches, down, opened, refusing, sealed, tables, vault_of
 
 US = SECOND
 NOISY = EXACT | {"epsilon": 1.0}
@@ -528,6 +529,54 @@ def test_open_files_let_go_of_what_is_erased_before_that_is_told(stand: Stand, v
     assert vault_of(store)._sealer._drafts
     getattr(store, verb)("a", why="asked for")
     assert not vault_of(store)._sealer._drafts
+
+
+def test_the_log_tells_which_rows_left_unsealed(stand: Stand, monkeypatch: Any) -> None:
+    store, log = stand.create(vault_every="30d"), Log()
+    vault_of(store).log = log
+    for seed in range(2):
+        observed(store, rows(5, seed=seed))
+    stand.clock.pass_(4 * DAY)
+    refusing(monkeypatch, 1)
+    with pytest.raises(OSError, match="the disk refuses"):
+        store.advance()
+    store.advance()
+    now = int(START) * US
+    lost = {"first_batch": 1, "last_batch": 2, "rows": 10, "first": now, "last": now}
+    assert log.told == [("vault.lost", lost)]
+
+
+# --- what a request and an erasure leave --------------------------------------------------------
+
+
+def test_a_request_for_many_files_is_told_by_their_number_and_a_digest(stand: Stand) -> None:
+    store, log = _aged(stand), Log()
+    vault = vault_of(store)
+    vault.log = log
+    given = {"columns": ["a"], "reason": "a test", "engineer": "E", "now": int(START) * US}
+    keys = {"key": PrivateKey.new(), "broker": PrivateKey.new().public}
+    asked = vault.request(0, 1 << 53, **given, **keys)
+    ((_, facts),) = log.told
+    names = sorted(file.header.name for file in asked.files)
+    assert (facts["files"], facts["purpose"]) == (2, "read")
+    assert facts["names"] == sha256("\n".join(names).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("retention", [None, "30d"])
+def test_no_backup_from_before_brings_a_replaced_file_back(
+    stand: Stand, retention: str | None
+) -> None:
+    store = stand.create(vault_retention=retention)
+    down(store)
+    store.observe(rows(5))
+    vault = vault_of(store)
+    vault.seal()
+    store.backup(stand.folder / "backup")
+    left = opened(vault, vault.envelopes()[0]).slice(2)
+    vault.replace(vault.files()[0].name, [left])
+    stand.close()
+    with pytest.raises(KeyHolderError):
+        Pyramid.restore(stand.folder / "backup", stand.folder / "restored", **stand.given)
 
 
 # --- a store and its vault ----------------------------------------------------------------------

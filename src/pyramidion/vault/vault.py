@@ -148,6 +148,8 @@ class Vault:
         )
         self._sealer.sealed.append(self._after)
         self._oldest = self._oldest_file()
+        self._losing: list[sqlite3.Row] = []
+        """Batches that are about to leave the hot window, and are in no sealed file."""
 
     @property
     def url(self) -> str:
@@ -187,8 +189,32 @@ class Vault:
 
     def leave(self, batches: Iterable[int]) -> None:
         """Seal before these batches leave the hot window, where they are not sealed yet."""
-        if any(number > self._sealer.vaulted for number in batches):
-            self.seal()
+        self._losing = self._waiting(set(batches))
+        if self._losing:
+            try:
+                self.seal()
+            finally:
+                self._losing = [r for r in self._losing if r["number"] > self._sealer.vaulted]
+
+    def _waiting(self, batches: set[int]) -> list[sqlite3.Row]:
+        query = "SELECT number, arrived, rows FROM batches WHERE number > ? ORDER BY number"
+        found = self._catalogue.all(query, self._sealer.vaulted)
+        return [row for row in found if row["number"] in batches]
+
+    def left(self) -> None:
+        """Tell the log which batches have left the hot window and could not be sealed."""
+        lost, self._losing = self._losing, []
+        if lost:
+            arrived = [row["arrived"] for row in lost]
+            self._tell(
+                "vault.lost",
+                self._parts.now(),
+                first_batch=lost[0]["number"],
+                last_batch=lost[-1]["number"],
+                rows=sum(row["rows"] for row in lost),
+                first=min(arrived),
+                last=max(arrived),
+            )
 
     def _after(self, files: Sequence[SealedFile]) -> None:
         for header in (file.header for file in files):
