@@ -182,13 +182,7 @@ class Sealer:
     ) -> None:
         try:
             self._forget_rewritten()
-<<<<<<< HEAD
-            if (
-                rewrites != self._seen or number - 1 > self._taken
-            ):  # these rows are not hot any more
-=======
             if rewrites != self._seen or number - 1 > self._taken:  # others are hot now
->>>>>>> fixa
                 self._catch_up()
             elif number > self._taken:
                 self._add(number, arrived, table, parts)
