@@ -200,7 +200,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Forgotten: dict.fromkeys(
         ("steps", "step_rows", "unrecorded", "windows", "window_rows"), PUBLIC
     ),
-    GrantExposed: dict.fromkeys(("grant", "since", "until", "opened"), PUBLIC),
+    GrantExposed: dict.fromkeys(("why", "grant", "since", "until", "opened"), PUBLIC),
     VaultExposed: dict.fromkeys(("files", "rows", "grants"), PUBLIC),
     Gap: dict.fromkeys(("start", "stop", "why"), PUBLIC),
     ledger.Report: dict.fromkeys(
