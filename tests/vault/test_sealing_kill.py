@@ -67,8 +67,8 @@ def _raw(folder: Path) -> list[Path]:
 def _marks_as_sealed_too_early() -> None:
     take = Sealer._take
 
-    def early(self: Sealer, number: int, *given: object) -> None:
-        take(self, number, *given)  # type: ignore[arg-type]
+    def early(self: Sealer, rewrites: int, number: int, *given: object) -> None:
+        take(self, rewrites, number, *given)  # type: ignore[arg-type]
         self._catalogue.note(vaulted=number)
 
     Sealer._take = early  # type: ignore[method-assign,assignment]
