@@ -17,7 +17,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
 from pyramidion.storage.catalogue import FORGOTTEN
 from pyramidion.vault.custody import PrivateKey
-from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.envelope import Envelope, joined
 from pyramidion.vault.parquet import BATCH, decrypted
 from pyramidion.vault.vault import Vault
 from tests.store import killing_workload as work
@@ -317,10 +317,12 @@ class Look:
 
 
 def _batches(vault: Vault, envelope: Envelope) -> dict[int, list[list[Any]]]:
-    """The batches of a file, read as the custodian can."""
-    header = envelope.header
+    """The batches of a file, read as the custodian can with the store's lock."""
+    header, key = envelope.header, envelope.key(CUSTODIAN)
+    if envelope.locked:
+        key = joined(key, vault.locks()[header.name])
     data = vault._backlog.get(f"{header.name}.parquet")
-    table = pa.Table.from_batches(decrypted(data, envelope.key(CUSTODIAN), header))
+    table = pa.Table.from_batches(decrypted(data, key, header))
     numbers = sorted(set(table[BATCH].to_pylist()))
     return {n: kept(table.filter(pc.equal(table[BATCH], n))) for n in numbers}
 
