@@ -28,8 +28,8 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyramidion import killpoints
 from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageError
+from pyramidion.killpoints import reach
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Revocation
 from pyramidion.vault.high_water import HighWater
@@ -119,7 +119,7 @@ class Broker:
                 self._append("vault.granted", **_told(grant), expires=grant.expires)
                 self._held[grant.id] = grant
                 self._until[grant.id] = self._clock() + grant.expires - grant.issued
-                killpoints.reach("broker.held")
+                reach("broker.held")
             self._challenges[_name(token)] = (grant.id, self._clock() + ANSWER_WITHIN)
             while len(self._challenges) > CHALLENGES:
                 del self._challenges[next(iter(self._challenges))]
@@ -136,7 +136,7 @@ class Broker:
             rows = sum(file.header.rows for file in grant.files)
             self._checked(lambda: self._refuse_over(grant), grant.id)
             self._append("vault.opened", **_told(grant), rows=rows)
-            killpoints.reach("broker.logged")
+            reach("broker.logged")
         return self._streamed(grant, Sealer(grant, token, self._key))
 
     def revoke(self, text: str | bytes) -> str:
@@ -270,7 +270,7 @@ class Broker:
         for file in grant.files:
             yield FILE, file.header.name.encode()
             for batch in self._rows(grant, file):
-                killpoints.reach("broker.decrypted")
+                reach("broker.decrypted")
                 yield from pieces(batch)
         yield END, b""
 
@@ -281,7 +281,7 @@ class Broker:
         columns = list(dict.fromkeys([*asked, BATCH, ARRIVED]))
         read = list(dict.fromkeys([*columns, WINDOW]))
         data = self._place.get(f"{header.name}.parquet")
-        killpoints.reach("broker.fetched")
+        reach("broker.fetched")
         first = True
         for batch in decrypted(data, grant.file_key(file, self._key), header, read):
             kept = batch if grant.purpose == "erase" else _between(batch, grant)
