@@ -13,6 +13,7 @@ that is there. Two entries name a key of their own in their facts: entry 0, whic
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -144,9 +145,13 @@ def _plain(value: object) -> bool:
 # --- writing --------------------------------------------------------------------------------
 
 
-def raw(key: Ed25519PrivateKey) -> bytes:
-    """A private key as it is stored."""
-    return key.private_bytes_raw()
+def fresh() -> bytes:
+    """A new private key as it is stored, drawn by the operating system.
+
+    OpenSSL would draw it with a generator of its own, which now and then never answers in a
+    process that was forked.
+    """
+    return os.urandom(32)
 
 
 def public(private: bytes) -> str:
@@ -159,7 +164,7 @@ def signed(
 ) -> tuple[Entry, bytes]:
     """The entry after another one, and the private key that signs what follows it."""
     refuse_unusable(kind, at, facts)
-    following = raw(Ed25519PrivateKey.generate())
+    following = fresh()
     if before is None:
         number, previous = 0, NOTHING
     else:
@@ -173,7 +178,7 @@ def signed(
 
 def genesis() -> tuple[Entry, bytes]:
     """Entry 0 of a new log, and the private key that signs what follows it."""
-    private = raw(Ed25519PrivateKey.generate())
+    private = fresh()
     return signed(None, private, GENESIS, 0, {"key": public(private)})
 
 

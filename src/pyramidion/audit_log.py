@@ -21,17 +21,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from pyramidion.audit_chain import (
     COPIED,
     Chain,
     Entry,
     Fact,
     Verification,
+    fresh,
     genesis,
     public,
-    raw,
     signed,
     verify_lines,
 )
@@ -252,7 +250,7 @@ class AuditLog:
         The copy gets a key of its own, which signs a ``store.restored`` there and fits nothing
         else: who has the copy cannot write what followed here.
         """
-        private = raw(Ed25519PrivateKey.generate())
+        private = fresh()
         entry = self.append(COPIED, at, key=public(private), **facts)
         lines = ((number, line) for number, line in self._lines() if number <= entry.number)
         _write(path, lines, private)
