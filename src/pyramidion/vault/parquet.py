@@ -79,6 +79,7 @@ def encrypting(sink: Any, like: pa.Table, key: bytes, *, store: str, name: str) 
         compression={name: "none" if name in repeating else "lz4" for name in like.schema.names},
         use_dictionary=repeating,
         write_statistics=False,
+        write_batch_size=32_768,
         encryption_properties=properties,
     )
 
