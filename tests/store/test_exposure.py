@@ -571,7 +571,7 @@ def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:
     for name, day in (("one", 0), ("two", 1)):
         at = int((START + day * DAY) * 1e6)
         store._lifecycle.catalogue.run(
-            "INSERT INTO vault_files VALUES (?, ?, ?, 1, 2, 10, 100, 'd', 'e', NULL, NULL, NULL)",
+            "INSERT INTO vault_files VALUES (?, ?, ?, 1, 2, 10, 'd', 'e', NULL, NULL, NULL)",
             name,
             at,
             at,

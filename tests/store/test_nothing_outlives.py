@@ -93,7 +93,7 @@ CATALOGUE = {
         **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "gone"), PUBLIC),
         "stored": "public: when a file came to its place",
         **dict.fromkeys(("name", "lock"), DRAWN),
-        **dict.fromkeys(("bytes", "digest", "envelope"), SEALED),
+        **dict.fromkeys(("digest", "envelope"), DRAWN),
     },
 }
 ABOUT = {
@@ -151,12 +151,11 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("url", "custodian", "files", "rows", "first", "last"), PUBLIC),
         **dict.fromkeys(("waiting_rows", "backlog_files", "backlog_since", "to_delete"), PUBLIC),
         "problem": "public: the kind of an error",
-        **dict.fromkeys(("bytes", "backlog_bytes"), SEALED),
+        "backlog_bytes": SEALED,
     },
     FileStatus: {
         **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "locked"), PUBLIC),
         **dict.fromkeys(("name", "stored"), PUBLIC),
-        "bytes": SEALED,
     },
     Problem: {"name": DRAWN, "why": "names a file, which is drawn"},
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),

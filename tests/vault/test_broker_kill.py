@@ -63,8 +63,8 @@ class Shop:
         header = envelope.header
         data = self.desk.place.files[f"{header.name}.parquet"]
         (self.folder / "place" / f"{header.name}.parquet").write_bytes(data)
-        names = ("name", "first", "last", "first_batch", "last_batch", "rows", "bytes", "digest")
-        values = [getattr(header, "size" if name == "bytes" else name) for name in names]
+        names = ("name", "first", "last", "first_batch", "last_batch", "rows", "digest")
+        values = [getattr(header, name) for name in names]
         catalogue = Catalogue(self.store / CATALOGUE)
         catalogue.run(
             f"INSERT INTO vault_files ({', '.join(names)}, envelope) "  # noqa: S608

@@ -96,7 +96,7 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _sealed(vault: VaultStatus) -> str:
     rows, files = several(vault.rows, "row"), several(vault.files, "file")
-    held = f"{rows} in {files}, {size(vault.bytes)}, at {vault.url}"
+    held = f"{rows} in {files}, at {vault.url}"
     return f"{held}; custodian {vault.custodian}"
 
 

@@ -95,8 +95,7 @@ def _told(found: VaultStatus, store: str) -> str:
         f"store      {store}",
         f"vault      {found.url}",
         f"custodian  {found.custodian}",
-        f"sealed     {several(found.files, 'file')}, {several(found.rows, 'row')}, "
-        f"{size(found.bytes)}",
+        f"sealed     {several(found.files, 'file')}, {several(found.rows, 'row')}",
     ]
     if found.first is not None:
         lines.append(f"arrived    {date(found.first)} to {date(found.last)}")
@@ -122,14 +121,13 @@ def files(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps([asdict(each) for each in found]))
         return
-    head = ["file", "first arrival", "last arrival", "rows", "size", "in the vault"]
+    head = ["file", "first arrival", "last arrival", "rows", "in the vault"]
     rows = [
         [
             f.name,
             date(f.first),
             date(f.last),
             f.rows,
-            size(f.bytes),
             "no" if f.stored is None else "yes",
         ]
         for f in found

@@ -53,7 +53,7 @@ PAST_STEPS = """CREATE TABLE past_steps (
 VAULT_FILES = """CREATE TABLE vault_files (
     name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
     first_batch INTEGER NOT NULL, last_batch INTEGER NOT NULL, rows INTEGER NOT NULL,
-    bytes INTEGER NOT NULL, digest TEXT NOT NULL, envelope TEXT NOT NULL,
+    digest TEXT NOT NULL, envelope TEXT NOT NULL,
     lock INTEGER REFERENCES keys, stored INTEGER, gone INTEGER) STRICT;"""
 UNCOUNTED = """CREATE TABLE uncounted (
     key INTEGER PRIMARY KEY REFERENCES keys, block INTEGER NOT NULL,

@@ -22,6 +22,7 @@ from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.disk import explained, read, remove
 from pyramidion.vault.drafts import envelope_of, parquet_of
+from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place
 
@@ -56,6 +57,14 @@ class Backlog:
     def waiting(self) -> list[sqlite3.Row]:
         """Files that the place does not have, oldest first."""
         return self._catalogue.all(WAITING)
+
+    def size(self) -> int:
+        """Bytes that they take here; one that goes meanwhile takes none."""
+        total = 0
+        for path in self.folder.iterdir():
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
 
     def tidy(self) -> None:
         """Remove what the catalogue does not expect here: such a file has no key, or is stored."""
@@ -114,7 +123,7 @@ class Backlog:
         name = row["name"]
         if (self.folder / parquet_of(name)).exists():
             self._put(row)
-        elif self._place.size(parquet_of(name)) != row["bytes"]:  # not put by another copy either
+        elif not self._came(row):  # by another copy of the store
             raise StorageError(
                 f"vault file {name} is neither in the backlog nor in the vault; restore the store "
                 f"from a backup that has it"
@@ -143,8 +152,17 @@ class Backlog:
             with memoryview(data) as view:
                 self._place.put(path.name, view)
         self._place.put(envelope.name, sealed)
-        if self._place.size(path.name) != row["bytes"]:
+        if not self._came(row):
             raise StorageError(f"vault file {row['name']} did not come through whole; try again")
+
+    def _came(self, row: sqlite3.Row) -> bool:
+        """Whether the place has the file, as long as its envelope says; the catalogue does not."""
+        size = self._place.size(parquet_of(row["name"]))
+        if size is None:
+            return False
+        sealed = self._place.get(envelope_of(row["name"]))
+        known = digest_of(sealed) == row["envelope"]
+        return known and Envelope.from_bytes(sealed).header.size == size
 
     def _delete(self, row: sqlite3.Row) -> None:
         remove(self.folder, both(row["name"]))

@@ -264,15 +264,14 @@ def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:
     if file.lock is not None:
         keys.add(file.lock)
     catalogue.run(
-        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, bytes, "
-        "digest, envelope, lock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
+        "digest, envelope, lock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         header.name,
         header.first,
         header.last,
         header.first_batch,
         header.last_batch,
         header.rows,
-        header.size,
         header.digest,
         file.envelope,
         None if file.lock is None else file.lock.id,

@@ -84,7 +84,6 @@ class FileStatus:
     first_batch: int
     last_batch: int
     rows: int
-    bytes: int
     locked: bool
     stored: int | None
 
@@ -98,7 +97,6 @@ class VaultStatus:
     """The fingerprint of the custodian's key."""
     files: int
     rows: int
-    bytes: int
     first: int | None
     last: int | None
     waiting_rows: int
@@ -296,7 +294,6 @@ class Vault:
                 row["first_batch"],
                 row["last_batch"],
                 row["rows"],
-                row["bytes"],
                 row["lock"] is not None,
                 row["stored"],
             )
@@ -391,12 +388,11 @@ class Vault:
             custodian=self.custodian.fingerprint,
             files=len(files),
             rows=sum(file.rows for file in files),
-            bytes=sum(file.bytes for file in files),
             first=min((file.first for file in files), default=None),
             last=max((file.last for file in files), default=None),
             waiting_rows=int(self._catalogue.one(rows, self._sealer.vaulted)),
             backlog_files=len(waiting),
-            backlog_bytes=sum(row["bytes"] for row in waiting),
+            backlog_bytes=self._backlog.size(),
             backlog_since=min((row["last"] for row in waiting), default=None),
             to_delete=len(self._catalogue.all(GONE)),
             problem=self._backlog.problem if waiting or self._catalogue.all(GONE) else None,

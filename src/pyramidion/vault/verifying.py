@@ -27,22 +27,19 @@ def problems(
     digests = {row[kind]: row["name"] for row in rows for kind in ("digest", "envelope")}
     known = {made(row["name"]) for row in rows for made in (parquet_of, envelope_of)}
     for row in rows:
-        for name, digest, size in (
-            (parquet_of(row["name"]), row["digest"], row["bytes"]),
-            (envelope_of(row["name"]), row["envelope"], None),
-        ):
-            why = _wrong(name, digest, size, get, digests)
+        for made, digest in ((parquet_of, row["digest"]), (envelope_of, row["envelope"])):
+            why = _wrong(row, made(row["name"]), digest, get, digests)
             if why is not None:
-                yield Problem(name, why)
+                yield Problem(made(row["name"]), why)
     for name in names:
         if name not in known:
             yield Problem(name, "unknown to this store")
 
 
 def _wrong(
+    row: sqlite3.Row,
     name: str,
     digest: str,
-    size: int | None,
     get: Callable[[str], bytes],
     digests: dict[str, str],
 ) -> str | None:
@@ -55,16 +52,26 @@ def _wrong(
         return None
     if found in digests:
         return f"swapped: it is that of {digests[found]}"
+    if name == envelope_of(row["name"]):
+        return "changed" if _opened(data) is not None else "truncated or changed"
+    size = _size(row, get)
     if size is not None and len(data) != size:
         return f"{'truncated' if len(data) < size else 'too long'}: {len(data)} of {size} bytes"
-    if size is None and not _is_envelope(data):
-        return "truncated or changed"
     return "changed"
 
 
-def _is_envelope(data: bytes) -> bool:
+def _size(row: sqlite3.Row, get: Callable[[str], bytes]) -> int | None:
+    """How long a file was sealed, as its envelope says, if that is sound."""
     try:
-        Envelope.from_bytes(data)
+        data = get(envelope_of(row["name"]))
+    except OSError:
+        return None
+    envelope = _opened(data) if digest_of(data) == row["envelope"] else None
+    return None if envelope is None else envelope.header.size
+
+
+def _opened(data: bytes) -> Envelope | None:
+    try:
+        return Envelope.from_bytes(data)
     except FormatError:
-        return False
-    return True
+        return None
