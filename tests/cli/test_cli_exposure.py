@@ -11,7 +11,7 @@ import pytest
 from pyramidion import Categorical, Label, Schema
 from pyramidion.cli import exposure as command
 from pyramidion.durations import EPOCH
-from pyramidion.exposed import COMPONENTS
+from pyramidion.exposure.exposed import COMPONENTS
 from tests.cli.shell import NOW, Shell
 from tests.store.stores import DAY, HOUR, START
 

@@ -18,11 +18,11 @@ from sklearn.linear_model import LogisticRegression
 
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import SchemaError, StorageError
-from pyramidion.exposed import Exposure
 from pyramidion.exposure import exposure_of, persons_of
-from pyramidion.exposure_text import sentences
+from pyramidion.exposure.exposed import Exposure
+from pyramidion.exposure.lives import LEFT, SEALED, Arrived, StepLife
+from pyramidion.exposure.text import sentences
 from pyramidion.files import DataFile
-from pyramidion.lives import LEFT, SEALED, Arrived, StepLife
 from pyramidion.replay import in_order
 from tests.cli.shell import as_bytes
 from tests.store.conftest import MEMORY

@@ -34,7 +34,7 @@ from pyramidion import (
     Verification,
 )
 from pyramidion.erasing import Erasure
-from pyramidion.exposed import (
+from pyramidion.exposure.exposed import (
     Exposure,
     Forgotten,
     Gap,

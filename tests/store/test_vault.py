@@ -140,6 +140,8 @@ def test_nothing_more_is_accepted_while_rows_cannot_be_sealed(
         refusing(refusals, 1_000)
         store.observe(rows(5))
         with pytest.raises(OSError, match="the disk refuses"):
+            vault_of(store).seal()  # whoever asks is told, and waits for the thread that seals
+        with pytest.raises(OSError, match="the disk refuses"):
             store.observe(rows(6))
     assert store.status().hot_rows == 5
     assert store.observe(rows(6)).accepted == 6

@@ -19,13 +19,13 @@ from pyramidion.errors import SchemaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyramidion.exposed import Exposure
+    from pyramidion.exposure.exposed import Exposure
     from pyramidion.system import Pyramid
     from pyramidion.vault.documents import Grant
     from pyramidion.vault.vault import Vault
 
 COMPONENTS = ("store", "edge", "tables")
-"""As `pyramidion.exposed` has them, which is not loaded to show the help."""
+"""As `pyramidion.exposure.exposed` has them, which is not loaded to show the help."""
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -158,7 +158,7 @@ def _refuse_short(grant: Grant, found: Exposure, vault: Vault, unit: str) -> Non
 
 
 def _parts(found: Exposure) -> Iterator[str]:
-    from pyramidion.exposure_text import parts, sentences
+    from pyramidion.exposure.text import parts, sentences
 
     first, *others = sentences(found)
     yield first
@@ -171,6 +171,6 @@ def _parts(found: Exposure) -> Iterator[str]:
 
 
 def _write(path: Path, found: Exposure, name: str) -> None:
-    from pyramidion.exposure_page import page
+    from pyramidion.exposure.page import page
 
     path.write_text(page(found, name), "utf-8")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pyramidion.durations import EPOCH
-from pyramidion.exposed import OPEN, Exposure, WindowExposed
+from pyramidion.exposure.exposed import OPEN, Exposure, WindowExposed
 
 SHOWN = 8  # rows of a table; the others are summed up
 WHERE = {"store": "the store's machine", "edge": "an edge", "tables": "sealed tables alone"}

@@ -16,8 +16,8 @@ from datetime import timedelta
 from html import escape
 
 from pyramidion.durations import EPOCH, UNITS
-from pyramidion.exposed import Exposure, HotExposed
-from pyramidion.exposure_text import SHOWN, moment, several
+from pyramidion.exposure.exposed import Exposure, HotExposed
+from pyramidion.exposure.text import SHOWN, moment, several
 
 WIDTH, LEFT, RIGHT = 960, 118, 842
 """Of the picture, and where the time begins and ends in it; names stand left, numbers right."""

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyramidion.counts.layout import PRIOR
 from pyramidion.durations import since_epoch
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
-from pyramidion.exposed import (
+from pyramidion.exposure.exposed import (
     COMPONENTS,
     ENDED,
     LATER,
@@ -43,8 +43,8 @@ from pyramidion.exposed import (
     WindowExposed,
     merged,
 )
+from pyramidion.exposure.lives import Lives, StepLife, WindowLife
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.lives import Lives, StepLife, WindowLife
 from pyramidion.storage.spells import Spell
 
 __all__ = ["COMPONENTS", "Component", "Exposure", "exposure_of", "interval", "persons_of"]

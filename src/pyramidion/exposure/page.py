@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from pyramidion.exposed import Exposure
-from pyramidion.exposure_text import WHERE, Part, moment, parts, promise, sentences
-from pyramidion.exposure_timeline import drawn, lanes
+from pyramidion.exposure.exposed import Exposure
+from pyramidion.exposure.text import WHERE, Part, moment, parts, promise, sentences
+from pyramidion.exposure.timeline import drawn, lanes
 
 STYLE = """\
 :root { color-scheme: light dark; --page: #fff; --ink: #1f2328; --pale: #59636e; --line: #d8dee4;
