@@ -603,6 +603,11 @@ class Pyramid:
         self._usable()
         return self._audit_log
 
+    def note(self, kind: str, **facts: Fact) -> None:
+        """Tell the audit log what was done with the store from outside, as a service does."""
+        self._usable()
+        self._audit_log.append(kind, self._now(), **facts)
+
     def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
         """Do a verb in the keeper; the audit log tells it once it is done."""
 

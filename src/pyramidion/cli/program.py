@@ -23,6 +23,7 @@ from pyramidion.cli import (
     rows_in,
     rows_out,
     schema,
+    serve,
     status,
     store,
     vault,
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     vault.add(commands)
     exposure.add(commands)
     intrusion.add(commands)
+    serve.add(commands)
     audit_log.add(commands)
     audit.add(commands)
     demo.add(commands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,17 @@ def write_durably(path: Path, parts: Iterable[bytes], *, mode: int = 0o600) -> N
             raise
         finally:
             os.close(descriptor)
+        sync(path.parent)
+
+
+def replace_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a file in the place of another, or of none; whoever reads sees one of the two, whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with explained(path):
+        draft.unlink(missing_ok=True)
+    write_durably(draft, [data], mode=mode)
+    with explained(path):
+        os.replace(draft, path)
         sync(path.parent)
 
 

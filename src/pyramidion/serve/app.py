@@ -1,0 +1,52 @@
+"""The routes of a service, put together."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pyramidion import __version__
+from pyramidion.serve import routes_models, routes_rows, routes_service, routes_store
+from pyramidion.serve.bodies import answer
+from pyramidion.serve.refusals import told_as
+from pyramidion.serve.service import Service
+
+ALL = (routes_rows.routes, routes_models.routes, routes_store.routes, routes_service.routes)
+
+
+def create_app(service: Service) -> FastAPI:
+    """An app that answers for a service; who made the service closes it."""
+    app = FastAPI(title="Pyramidion", version=__version__, redirect_slashes=False)
+    app.add_exception_handler(HTTPException, _unrouted)
+    for routes in ALL:
+        routes.serve(app, service)
+
+    @app.get("/healthz", summary="Whether the process lives.")
+    async def healthz() -> Response:
+        return answer({"alive": True})
+
+    @app.get("/readyz", summary="Whether every stream does what is due.")
+    async def readyz() -> Response:
+        troubles = {} if service.closed else service.troubles
+        ready = not service.closed and not troubles
+        return answer({"ready": ready, "streams": sorted(troubles)}, 200 if ready else 503)
+
+    @app.get("/v1/key", summary="The public key that snapshots are signed with.")
+    async def key() -> Response:
+        return answer({"ed25519": service.signer.public_key().public_bytes_raw().hex()})
+
+    return app
+
+
+async def _unrouted(_: Request, problem: Exception) -> Response:
+    """What no route takes, in the one shape of errors."""
+    status = problem.status_code if isinstance(problem, HTTPException) else 500
+    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
+    known = {
+        404: ("MissingError", "there is nothing at this address; /docs shows what there is"),
+        405: ("RequestError", "this address does not take this method; /docs shows which"),
+    }
+    code, message = known.get(status, ("RequestError", "the request cannot be read; see /docs"))
+    return told_as({"code": code, "message": message}, status, headers)

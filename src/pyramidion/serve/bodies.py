@@ -1,0 +1,165 @@
+"""Rows in and answers out: JSON, or Arrow's IPC stream, by content type."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from pyramidion.errors import FormatError, ObservationError, RequestError, TooLargeError
+from pyramidion.serve.limits import Limits
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+LINES = "application/x-ndjson"
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class UnsupportedError(RequestError):
+    """A content type that is not spoken here."""
+
+    status = 415
+
+
+async def body_of(request: Request, limits: Limits) -> bytes:
+    """The body of a request, no larger and no slower than allowed."""
+    length = request.headers.get("content-length")
+    if length is not None and length.isdecimal() and int(length) > limits.body_bytes:
+        raise _too_large(limits)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _read(request, limits)
+    except TimeoutError:
+        raise SlowError("the body took too long to come; send it again, faster") from None
+    except ClientDisconnect:
+        raise SlowError("the caller left before the body was whole; send it again") from None
+
+
+class SlowError(RequestError):
+    """A body that did not come."""
+
+    status = 408
+
+
+async def _read(request: Request, limits: Limits) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limits.body_bytes:
+            raise _too_large(limits)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limits: Limits) -> TooLargeError:
+    most = limits.body_bytes
+    return TooLargeError(f"a body may have {most} bytes here; send the rows in several requests")
+
+
+def kind_of(request: Request) -> str:
+    """The content type of a body, without its parameters."""
+    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+def rows_from(body: bytes, kind: str, limits: Limits) -> tuple[Any, int]:
+    """Rows of a body, and how many: a list of objects, one object, or an Arrow stream."""
+    if kind == ARROW:
+        table = _table(body)
+        return table, _few(table.num_rows, limits)
+    told = json_from(body, kind)
+    rows = told if isinstance(told, list) else [told]
+    if not all(type(row) is dict for row in rows):
+        raise ObservationError("rows must be a JSON object, or a list of objects; send them so")
+    return rows, _few(len(rows), limits)
+
+
+def json_from(body: bytes, kind: str) -> Any:
+    """The JSON of a body."""
+    if kind != JSON:
+        raise UnsupportedError(f"the content type must be {JSON} or {ARROW}; say which it is")
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise FormatError("the body is not valid JSON; see what sends it") from None
+
+
+def object_from(body: bytes, kind: str, known: Iterable[str]) -> dict[str, Any]:
+    """A JSON object with no other fields than those that are known."""
+    told, names = json_from(body, kind), list(known)
+    if not isinstance(told, dict):
+        raise FormatError("the body must be a JSON object; send one")
+    for name in told:
+        if name not in names:
+            raise FormatError(f"the body has a field that is not known; use {', '.join(names)}")
+    return told
+
+
+def _few(rows: int, limits: Limits) -> int:
+    if rows > limits.rows:
+        raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
+    return rows
+
+
+def _table(body: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)  # whoever sent it: offsets must not point outside
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        raise FormatError("the body is not a whole Arrow stream; see what sends it") from None
+    return table
+
+
+# --- answers --------------------------------------------------------------------------------
+
+
+def wants_arrow(request: Request) -> bool:
+    """Whether the caller would rather have Arrow."""
+    return ARROW in request.headers.get("accept", "")
+
+
+def answer(told: Mapping[str, Any] | list[Any], status: int = 200) -> Response:
+    """Plain values as JSON."""
+    return Response(_encode(told), status, media_type=JSON)
+
+
+def arrow(table: pa.Table) -> Response:
+    """A table as an Arrow stream."""
+    return Response(b"".join(arrow_parts(table.schema, [table])), media_type=ARROW)
+
+
+class _Pieces(io.RawIOBase):
+    """What was written since it was last taken."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._held.append(bytes(data))
+        return len(self._held[-1])
+
+    def take(self) -> bytes:
+        held, self._held = self._held, []
+        return b"".join(held)
+
+
+def arrow_parts(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """Tables as pieces of one Arrow stream; one that breaks off is seen to have no end."""
+    pieces = _Pieces()
+    writer = pa.ipc.new_stream(pa.PythonFile(pieces, "w"), schema)
+    for table in tables:
+        writer.write_table(table)
+        yield pieces.take()
+    writer.close()
+    yield pieces.take()

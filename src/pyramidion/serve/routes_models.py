@@ -1,0 +1,90 @@
+"""Models: registered by name, trained here, asked for predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from pyramidion.cli.estimators import estimator_named
+from pyramidion.errors import FormatError
+from pyramidion.learn.models import Model
+from pyramidion.serve.bodies import answer, body_of, kind_of, object_from, rows_from
+from pyramidion.serve.routing import Call, Routes, apart, model_of
+
+routes = Routes()
+
+
+@routes.add("GET", "/streams/{stream}/models", "predict", "train")
+async def models(call: Call) -> Response:
+    """The registered models."""
+    return answer({"models": [told(model) for model in call.pyramid.models.values()]})
+
+
+@routes.add("GET", "/streams/{stream}/models/{model}", "predict", "train")
+async def model(call: Call) -> Response:
+    """One model: what it is, whether it is available, and if not, why."""
+    return answer(told(model_of(call.pyramid, call.asked("model"))))
+
+
+@routes.add("PUT", "/streams/{stream}/models/{model}", "train")
+async def register(call: Call) -> Response:
+    """Register a model: an estimator by its name, with parameters; trained now and from now on."""
+    body = await body_of(call.request, call.service.limits)
+    known = ("estimator", "params", "label", "only", "without", "merge")
+    asked = object_from(body, kind_of(call.request), known)
+    kind, params = asked.pop("estimator", None), asked.pop("params", {})
+    if not isinstance(kind, str) or not isinstance(params, dict):
+        raise FormatError(
+            "estimator must be the name of one, and params a JSON object; send "
+            '{"estimator": "LogisticRegression", "params": {}}'
+        )
+    name = call.asked("model")
+
+    def registered() -> Model:
+        return call.pyramid.register(name, estimator_named(kind, params), **asked)
+
+    return answer(told(await apart(registered)))
+
+
+@routes.add("DELETE", "/streams/{stream}/models/{model}", "train")
+async def unregister(call: Call) -> Response:
+    """Forget a model and its recipe."""
+    name = model_of(call.pyramid, call.asked("model")).name
+    await apart(lambda: call.pyramid.unregister(name))
+    return answer({"removed": name})
+
+
+@routes.add("POST", "/streams/{stream}/models/{model}/retrain", "train")
+async def retrain(call: Call) -> Response:
+    """Train a model again now; what serves goes on until it is ready."""
+    name = model_of(call.pyramid, call.asked("model")).name
+    return answer(told(await apart(lambda: call.pyramid.retrain(name))))
+
+
+@routes.add("POST", "/streams/{stream}/models/{model}/predictions", "predict")
+async def predictions(call: Call) -> Response:
+    """Predict rows: a probability for each class, or the expected number."""
+    body = await body_of(call.request, call.service.limits)
+    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
+    asked = model_of(call.pyramid, call.asked("model"))
+    about: dict[str, Any] = {"model": asked.name}
+    if asked.classes:
+        found = await apart(lambda: call.pyramid.predict_proba(asked.name, rows))
+        return answer(about | {"classes": list(asked.classes), "probabilities": found.tolist()})
+    found = await apart(lambda: call.pyramid.predict(asked.name, rows))
+    return answer(about | {"predictions": found.tolist()})
+
+
+def told(model: Model) -> dict[str, Any]:
+    """A model in plain values."""
+    return {
+        "name": model.name,
+        "estimator": model.recipe,
+        **model.workload.to_dict(),
+        "classes": list(model.classes),
+        "available": model.available,
+        "why": model.why,
+        "rows": model.rows,
+        "trained": model.trained,
+    }

@@ -1,0 +1,92 @@
+"""Rows in, features and training sets out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from starlette.responses import Response, StreamingResponse
+
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.learn.training_set import TrainingSet
+from pyramidion.observations import Errors
+from pyramidion.serve.bodies import (
+    ARROW,
+    LINES,
+    answer,
+    arrow,
+    arrow_parts,
+    body_of,
+    kind_of,
+    rows_from,
+    wants_arrow,
+)
+from pyramidion.serve.routing import Call, Routes, apart
+
+routes = Routes()
+
+
+@routes.add("POST", "/streams/{stream}/observations", "observe")
+async def observe(call: Call) -> Response:
+    """Observe rows: durable, hot and counted when this answers."""
+    body = await body_of(call.request, call.service.limits)
+    errors, key = _errors(call), call.request.headers.get("idempotency-key")
+    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
+    receipt = await apart(lambda: call.stream.observe(rows, key, errors))
+    return answer(vars(receipt))
+
+
+def _errors(call: Call) -> Errors:
+    told = call.query("errors", "refuse")
+    if told == "refuse":
+        return "refuse"
+    if told == "skip":
+        return "skip"
+    raise SchemaError("errors must be refuse or skip; choose one")
+
+
+@routes.add("POST", "/streams/{stream}/features", "predict", "train")
+async def features(call: Call) -> Response:
+    """Features of rows, from the complete tables."""
+    body = await body_of(call.request, call.service.limits)
+    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
+    snapshot = call.pyramid.snapshot()
+    if wants_arrow(call.request):
+        return arrow(await apart(lambda: snapshot.featurize(rows)))
+    found = await apart(lambda: np.asarray(snapshot.array(rows)).tolist())
+    told = {"names": snapshot.names, "rows": found}
+    return answer(told | {"guarantee": snapshot.guarantee.to_dict()})
+
+
+@routes.add("GET", "/streams/{stream}/training-set", "train")
+async def training_set(call: Call) -> Response:
+    """The hot rows as features and label, streamed: raw (P1), and the log says who read them."""
+    made = await apart(lambda: call.pyramid.training_set(call.query("label")))
+    tables = _tables(made)
+    first = await apart(lambda: next(tables, None))
+    if first is None:
+        raise StateError("the hot window is empty, so there is nothing to train on; observe")
+    call.pyramid.note("rows.read", by=call.caller.name, token=call.caller.id, what="training set")
+
+    def whole() -> Iterator[pa.Table]:
+        yield first
+        yield from tables
+
+    if wants_arrow(call.request):
+        return StreamingResponse(arrow_parts(first.schema, whole()), media_type=ARROW)
+    return StreamingResponse(_lines(whole()), media_type=LINES)
+
+
+def _tables(training: TrainingSet) -> Iterator[pa.Table]:
+    names = [*training.names, training.label.name]
+    for X, y in training.batches():
+        columns = [*map(pa.array, np.asarray(X).T), pa.array(y)]
+        told = {"pyramidion.guarantee": str(training.guarantee)}
+        yield pa.table(columns, names=names).replace_schema_metadata(told)
+
+
+def _lines(tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    for table in tables:
+        yield b"".join(json.dumps(row, default=str).encode() + b"\n" for row in table.to_pylist())

@@ -1,0 +1,146 @@
+"""What a stream holds, what it cost, and what an admin does with it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from starlette.responses import Response, StreamingResponse
+
+from pyramidion.errors import FormatError, SchemaError
+from pyramidion.exposure.exposed import COMPONENTS, Component
+from pyramidion.schema import Schema
+from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
+from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.settings import Settings
+
+routes = Routes()
+
+
+@routes.add("GET", "/streams")
+async def streams(call: Call) -> Response:
+    """The streams that this token is for."""
+    return answer({"streams": [stream.name for stream in call.service.streams(call.caller)]})
+
+
+@routes.add("PUT", "/streams/{new}", "admin")
+async def create(call: Call) -> Response:
+    """Make a stream: its schema and settings as in a schema file."""
+    body = await body_of(call.request, call.service.limits)
+    asked = object_from(body, kind_of(call.request), ("schema", "settings"))
+    schema, settings = asked.get("schema"), asked.get("settings")
+    if not isinstance(schema, str) or not isinstance(settings, dict):
+        raise FormatError(
+            "schema must be the text of a schema file, and settings a JSON object; send both"
+        )
+    name = call.asked("new")
+    call.caller.refuse_other(name)
+    made = Schema.from_toml(schema), Settings.from_dict(settings)
+    stream = await apart(lambda: call.service.create(name, *made))
+    return answer({"stream": stream.name, "status": stream.pyramid.status().to_dict()}, 201)
+
+
+@routes.add("GET", "/streams/{stream}")
+async def status(call: Call) -> Response:
+    """What the stream holds now."""
+    found = await apart(call.pyramid.status)
+    told = found.to_dict()
+    del told["path"]  # where it lies is nobody's business
+    return answer({"stream": call.stream.name, **told})
+
+
+@routes.add("GET", "/streams/{stream}/windows")
+async def windows(call: Call) -> Response:
+    """The count windows, from populating to erased."""
+    found = await apart(call.pyramid.status)
+    return answer({"windows": [asdict(window) for window in found.windows]})
+
+
+@routes.add("GET", "/streams/{stream}/tables")
+async def tables(call: Call) -> Response:
+    """The complete count tables, and the noise in each."""
+    found = await apart(call.pyramid.status)
+    return answer({"tables": [asdict(table) for table in found.tables]})
+
+
+@routes.add("DELETE", "/streams/{stream}/tables/{table}", "admin")
+async def withdraw(call: Call) -> Response:
+    """Erase a feature or a group, everywhere and now; the query says why."""
+    name, why = call.asked("table"), call.query("why")
+    if not why:
+        raise SchemaError("a withdrawal needs a reason for the deletion record; add ?why=")
+    await apart(lambda: call.pyramid.withdraw(name, why=why))
+    return answer({"withdrawn": name, "tables": call.pyramid.schema.table_names})
+
+
+@routes.add("GET", "/streams/{stream}/groups")
+async def groups(call: Call) -> Response:
+    """The groups of features that are counted together."""
+    return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
+
+
+@routes.add("POST", "/streams/{stream}/groups", "admin")
+async def add_group(call: Call) -> Response:
+    """Count features together, from the next window that is not open yet."""
+    body = await body_of(call.request, call.service.limits)
+    asked = object_from(body, kind_of(call.request), ("features",)).get("features")
+    if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
+        raise FormatError("features must be a list of names; send at least two")
+    await apart(lambda: call.pyramid.add_group(asked))
+    return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
+
+
+@routes.add("GET", "/streams/{stream}/ledger")
+async def ledger(call: Call) -> Response:
+    """What each window has spent on what."""
+    return answer((await apart(call.pyramid.ledger.report)).to_dict())
+
+
+@routes.add("GET", "/streams/{stream}/exposure", "admin")
+async def exposure(call: Call) -> Response:
+    """What an intruder between two moments could read."""
+    start, stop = call.query("from"), call.query("to")
+    if start is None or stop is None:
+        raise SchemaError("an exposure is between two moments; add ?from=TIME&to=TIME")
+    component = _component(call)
+    found = await apart(
+        lambda: call.pyramid.exposure(_moment(start), _moment(stop), component=component)
+    )
+    return answer(found.to_dict())
+
+
+def _component(call: Call) -> Component:
+    told = call.query("component", "store")
+    for component in COMPONENTS:
+        if told == component:
+            return component
+    raise SchemaError(f"component must be one of {', '.join(COMPONENTS)}; choose one")
+
+
+def _moment(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@routes.add("GET", "/streams/{stream}/audit-log", "admin")
+async def audit_log(call: Call) -> Response:
+    """The audit log, as JSON lines that `audit-log verify` reads."""
+    lines = (f"{line}\n" for line in call.pyramid.audit_log.export())
+    return StreamingResponse(lines, media_type=LINES)
+
+
+@routes.add("POST", "/streams/{stream}/advance", "admin")
+async def advance(call: Call) -> Response:
+    """Do what is due."""
+    return answer(asdict(await apart(call.pyramid.advance)))
+
+
+@routes.add("POST", "/streams/{stream}/reseed", "admin")
+async def reseed(call: Call) -> Response:
+    """After a break-in: seal what is populating and go on with fresh noise."""
+    body = await body_of(call.request, call.service.limits)
+    why = object_from(body, kind_of(call.request), ("why",)).get("why")
+    if not isinstance(why, str) or not why:
+        raise FormatError('a reseed needs a reason; send {"why": "..."}')
+    return answer(asdict(await apart(lambda: call.pyramid.reseed(why=why))))

@@ -1,0 +1,139 @@
+"""Routes that cannot be added without saying who may call them.
+
+Every route stands in `Routes` with its roles; a route of a stream gets the stream, and the
+caller's token must be for it. What an endpoint raises becomes the one shape of errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anyio import to_thread
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pyramidion.checks import nearest
+from pyramidion.errors import MissingError, PyramidionError
+from pyramidion.learn.models import Model
+from pyramidion.serve.access import Role, Token
+from pyramidion.serve.refusals import refusal, surprise
+from pyramidion.serve.service import Service
+from pyramidion.serve.streams import Stream
+from pyramidion.system import Pyramid
+
+PREFIX = "/v1"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request of somebody who may make it."""
+
+    request: Request
+    service: Service
+    caller: Token
+    _stream: Stream | None = None
+
+    @property
+    def stream(self) -> Stream:
+        """The stream in its path."""
+        assert self._stream is not None  # noqa: S101 by the route's path
+        return self._stream
+
+    @property
+    def pyramid(self) -> Pyramid:
+        """The store of that stream."""
+        return self.stream.pyramid
+
+    def asked(self, name: str) -> str:
+        """A part of the path."""
+        told: str = self.request.path_params[name]
+        return told
+
+    def query(self, name: str, default: str | None = None) -> str | None:
+        """A parameter of the query."""
+        return self.request.query_params.get(name, default)
+
+
+Endpoint = Callable[[Call], Awaitable[Response]]
+
+
+async def apart(verb: Callable[[], T]) -> T:
+    """Do something that waits in a thread of its own, so that others are answered meanwhile."""
+    return await to_thread.run_sync(verb)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route: what it is called by, who may, and what it says of itself."""
+
+    method: str
+    path: str
+    roles: frozenset[Role]
+    """One of them is needed; none: any token that is known."""
+    endpoint: Endpoint
+    about: dict[str, Any]
+
+
+class Routes:
+    """A list of routes, filled by decorators."""
+
+    def __init__(self) -> None:
+        self.all: list[Route] = []
+
+    def add(
+        self, method: str, path: str, *roles: Role, **about: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Add a route under ``/v1``; ``about`` is its piece of the OpenAPI document."""
+
+        def added(endpoint: Endpoint) -> Endpoint:
+            self.all.append(Route(method, path, frozenset(roles), endpoint, about))
+            return endpoint
+
+        return added
+
+    def serve(self, app: FastAPI, service: Service) -> None:
+        """Have an app answer them."""
+        for route in self.all:
+            app.add_api_route(
+                PREFIX + route.path,
+                _handler(route, service),
+                methods=[route.method],
+                name=route.endpoint.__name__,
+                summary=(route.endpoint.__doc__ or "").partition("\n")[0],
+                response_class=Response,
+                openapi_extra=route.about,
+            )
+
+
+def _handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        try:
+            return await route.endpoint(_admitted(route, service, request))
+        except PyramidionError as problem:
+            return refusal(problem)
+        except Exception as problem:
+            return surprise(problem)
+
+    return handle
+
+
+def _admitted(route: Route, service: Service, request: Request) -> Call:
+    """The call, if the caller may make it. First who, then what, then where."""
+    caller = service.tokens.caller(request.headers.get("authorization"))
+    name = request.path_params.get("stream")
+    caller.refuse_without(route.roles)
+    stream = None if name is None else service.stream(name, caller)
+    return Call(request, service, caller, stream)
+
+
+def model_of(pyramid: Pyramid, name: str) -> Model:
+    """A registered model."""
+    models = pyramid.models
+    if name not in models:
+        remedy = nearest(name, models) if models else "register it first"
+        raise MissingError(f"there is no model of this name; {remedy}")
+    return models[name]

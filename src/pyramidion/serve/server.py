@@ -1,0 +1,52 @@
+"""The process that serves: an address, certificates, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+
+from pyramidion.errors import StorageError
+from pyramidion.serve.app import create_app
+from pyramidion.serve.service import Service
+
+GRACE = 30  # seconds that requests have to finish once a stop was asked for
+
+
+class Certificate(NamedTuple):
+    """Files for TLS."""
+
+    chain: Path
+    key: Path
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise StorageError(f"{host} port {port} is taken or not ours; choose another") from None
+    return found
+
+
+def serve(service: Service, listening: socket.socket, certificate: Certificate | None) -> None:
+    """Answer until a signal says stop; then finish what was taken, and close the stores."""
+    try:
+        config = uvicorn.Config(
+            create_app(service),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+            ssl_certfile=None if certificate is None else str(certificate.chain),
+            ssl_keyfile=None if certificate is None else str(certificate.key),
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        service.close()

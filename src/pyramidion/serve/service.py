@@ -1,0 +1,147 @@
+"""What one process serves: the streams of a data directory, its tokens, its signing key.
+
+DATA/flights/            a store
+DATA/clicks/             another one
+DATA/.service/           tokens (as hashes) and the key that signs snapshots
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pyramidion.checks import nearest
+from pyramidion.errors import MissingError, SchemaError, StateError
+from pyramidion.schema import Schema
+from pyramidion.serve.access import OWN, Token, Tokens
+from pyramidion.serve.limits import Limits
+from pyramidion.serve.streams import Stream
+from pyramidion.settings import Settings
+from pyramidion.storage.home import CATALOGUE
+from pyramidion.storage.disk import read, write_durably
+from pyramidion.system import Clock, Pyramid
+
+STREAM = "{stream}"
+KEYS = f"file:~/.config/pyramidion/{STREAM}.key"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Service:
+    """All that is served from one data directory."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keys: str = KEYS,
+        limits: Limits | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        if STREAM not in keys:
+            raise SchemaError(
+                f"the key holders of several streams need the stream's name in them; write "
+                f"{STREAM} where it goes, as in {KEYS}"
+            )
+        self.folder = folder
+        self.limits = limits or Limits()
+        self.clock = clock
+        self._keys = keys
+        self._changing = threading.Lock()
+        (folder / OWN).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.tokens = Tokens.of(folder)
+        self.signer = _signer(folder / OWN / "signing.key")
+        self._streams: dict[str, Stream] = {}
+        self.closed = False
+        try:
+            for name in stream_names(folder):
+                self._streams[name] = self._opened(name, self._open)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, name: str) -> Pyramid:
+        return Pyramid.open(self.folder / name, keys=self._holder(name), clock=self.clock)
+
+    def _opened(self, name: str, opener: Callable[[str], Pyramid]) -> Stream:
+        return Stream(name, opener(name))
+
+    def _holder(self, name: str) -> str:
+        return self._keys.replace(STREAM, name)
+
+    @property
+    def now(self) -> int:
+        """The clock in microseconds."""
+        return int(self.clock() * 1_000_000)
+
+    # --- streams ----------------------------------------------------------------------------
+
+    def streams(self, caller: Token) -> list[Stream]:
+        """Those that a caller may know of."""
+        return [stream for name, stream in sorted(self._streams.items()) if caller.may_see(name)]
+
+    def stream(self, name: str, caller: Token) -> Stream:
+        """One stream; to who may not see it, it is not there."""
+        found = self._streams.get(name) if caller.may_see(name) else None
+        if found is None:
+            known = [stream.name for stream in self.streams(caller)]
+            remedy = nearest(name, known) if known else "an admin makes one"
+            raise MissingError(f"there is no stream of this name for this token; {remedy}")
+        return found
+
+    def create(self, name: str, schema: Schema, settings: Settings) -> Stream:
+        """Make a new stream."""
+        if not _NAME.fullmatch(name):
+            raise SchemaError(
+                "a stream's name is 1 to 64 letters, digits, - or _, and begins with a letter or "
+                "digit; choose another"
+            )
+
+        def made(name: str) -> Pyramid:
+            path, keys = self.folder / name, self._holder(name)
+            return Pyramid.create(path, schema, settings, keys=keys, clock=self.clock)
+
+        with self._changing:
+            if self.closed:
+                raise StateError("the service is stopping; ask again when it is back")
+            if name in self._streams:
+                raise StateError("there is a stream of this name already; choose another")
+            self._streams[name] = stream = self._opened(name, made)
+        return stream
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with which stream."""
+        return {s.name: s.trouble for s in list(self._streams.values()) if s.trouble}
+
+    def close(self) -> None:
+        """Finish what was taken, and let go of every store."""
+        with self._changing:
+            self.closed = True
+            for stream in self._streams.values():
+                stream.close()
+
+
+def stream_names(folder: Path) -> list[str]:
+    """The stores in a data directory."""
+    if (folder / CATALOGUE).exists():
+        raise SchemaError(
+            f"{folder} is a store itself; give the directory that it lies in, whose stores are the "
+            f"streams"
+        )
+    if not folder.is_dir():
+        return []
+    found = (path.name for path in folder.iterdir() if (path / CATALOGUE).is_file())
+    return sorted(name for name in found if _NAME.fullmatch(name))
+
+
+def _signer(path: Path) -> Ed25519PrivateKey:
+    """The key that signs snapshots and exports; made with the service."""
+    if not path.exists():
+        write_durably(path, [Ed25519PrivateKey.generate().private_bytes_raw()])
+    return Ed25519PrivateKey.from_private_bytes(read(path))

@@ -1,0 +1,52 @@
+"""One stream of a service: its store, the queue before it, and the timer behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyramidion.errors import PyramidionError
+from pyramidion.observations import Errors
+from pyramidion.storage.hot import Receipt
+from pyramidion.system import Pyramid
+
+TICK = 1.0  # seconds between looks at what is due
+
+
+class Stream:
+    """A store that is open for as long as the service runs."""
+
+    def __init__(self, name: str, pyramid: Pyramid) -> None:
+        self.name = name
+        self.pyramid = pyramid
+        self.trouble = ""
+        """What kept the timer from doing what is due; empty when nothing did."""
+        self._stop = threading.Event()
+        self._timer = threading.Thread(target=self._tick, name=f"pyramidion timer of {name}")
+        self._timer.start()
+
+    def observe(self, rows: Any, key: str | None, errors: Errors) -> Receipt:
+        """Observe rows; they are durable when this returns."""
+        return self.pyramid.observe(rows, key=key, errors=errors)
+
+    def _tick(self) -> None:
+        """Rows and windows go when their time is over, also when nobody calls."""
+        while not self._stop.wait(TICK):
+            try:
+                self.pyramid.advance()
+                self.trouble = ""
+            except PyramidionError as problem:  # told by /readyz and /metrics, and tried again
+                self.trouble = str(problem)
+            except Exception as problem:  # an unknown one may hold values
+                self.trouble = type(problem).__name__
+
+    def close(self) -> None:
+        """Finish what was taken, and let go of the store."""
+        self._stop.set()
+        self._timer.join()
+        self.pyramid.close()
+
+
+Opener = Callable[[str], Pyramid]
+"""Opens the store of a stream."""
