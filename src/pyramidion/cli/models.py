@@ -176,7 +176,7 @@ def _told(model: Model) -> dict[str, Any]:
 
 def register(arguments: argparse.Namespace) -> None:
     """Register a model."""
-    from pyramidion.cli.estimators import estimator_named
+    from pyramidion.learn.estimators import estimator_named
 
     estimator = estimator_named(arguments.estimator, arguments.params)
     with opened(arguments) as pyramid:

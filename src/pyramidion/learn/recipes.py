@@ -93,7 +93,11 @@ def packages_of(recipe: Recipe) -> set[str]:
 
 
 def _may_be(module: str) -> bool:
-    return module.partition(".")[0] in PACKAGES
+    """Whether a module may be imported: one of these packages, and no program or test in it."""
+    package, *parts = module.split(".")
+    return package in PACKAGES and not any(
+        part.startswith("__") or part in ("conftest", "tests") for part in parts
+    )
 
 
 def _refuse_outlets(owner: str, params: Mapping[str, Any]) -> None:

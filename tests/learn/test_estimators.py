@@ -1,4 +1,4 @@
-"""Estimators as people write them on the command line."""
+"""Estimators as people write them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyramidion import SchemaError
-from pyramidion.cli import estimators
-from pyramidion.cli.estimators import estimator_named
+from pyramidion.learn import estimators
+from pyramidion.learn.estimators import estimator_named
 
 
 @pytest.mark.parametrize("name", ["Ridge", "sklearn.linear_model.Ridge"])
@@ -50,6 +50,8 @@ WRONG = {
     "a slip": (("LogisticRegresion", {}), "did you mean 'LogisticRegression'?"),
     "no class": (("Nothing", {}), "no usual estimator is called 'Nothing'; write its module too"),
     "other code": (("os.path.join", {}), "none of the packages that estimators may come from"),
+    "a program": (("pyramidion.__main__.Ridge", {}), "none of the packages that estimators may"),
+    "a test": (("sklearn.conftest.Ridge", {}), "none of the packages that estimators may come"),
     "no such class": (("sklearn.linear_model.Nothing", {}), "sklearn.linear_model has no Nothing"),
     "a function": (("sklearn.base.clone", {}), "sklearn.base.clone is not an estimator"),
     "parameter": (("Ridge", {"alfa": 1}), "Ridge has no parameter 'alfa'; did you mean 'alpha'?"),

@@ -1,6 +1,7 @@
-"""Estimators as they are written on the command line: a class by its name, parameters as JSON.
+"""Estimators as people write them: a class by its name, parameters as JSON.
 
-They are made through recipes, so what may not be stored may not be named here either.
+They are made through recipes, so what may not be stored may not be named here either,
+neither on the command line nor over a network.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ import inspect
 from importlib import import_module
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from pyramidion.checks import nearest
 from pyramidion.errors import SchemaError
+from pyramidion.learn.recipes import estimator_of
 
 USUAL = (
     "lightgbm",
@@ -42,15 +46,11 @@ def estimator_named(name: str, parameters: Parameters) -> Any:
     >>> estimator_named("BaggingClassifier", {"estimator": {"class": "GaussianNB"}})
     BaggingClassifier(estimator=GaussianNB())
     """
-    from pyramidion.learn.recipes import estimator_of
-
     return estimator_of(_recipe(name, parameters))
 
 
 def _recipe(name: str, parameters: Parameters) -> dict[str, Any]:
     """What a person wrote, as a recipe that has been tried."""
-    from pyramidion.learn.recipes import estimator_of
-
     full = name if "." in name else _full_name(name)
     recipe = {"class": full, "params": {key: _told(held) for key, held in parameters.items()}}
     try:
@@ -119,8 +119,6 @@ def _full_name(name: str) -> str:
 
 def _classes_in(module: str) -> dict[str, type]:
     """The estimators that a module has; none where it is not installed."""
-    from sklearn.base import BaseEstimator
-
     try:
         home = import_module(module)
     except ImportError:
