@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pyramidion.cli.estimators import estimator_named
 from pyramidion.errors import FormatError
+from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from, rows_from
 from pyramidion.serve.routing import Call, Routes, apart, model_of

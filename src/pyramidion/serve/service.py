@@ -22,8 +22,8 @@ from pyramidion.serve.access import OWN, Token, Tokens
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
-from pyramidion.storage.home import CATALOGUE
 from pyramidion.storage.disk import read, write_durably
+from pyramidion.storage.home import CATALOGUE
 from pyramidion.system import Clock, Pyramid
 
 STREAM = "{stream}"
