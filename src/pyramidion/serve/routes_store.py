@@ -11,6 +11,7 @@ from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 
 routes = Routes()
@@ -36,16 +37,19 @@ async def create(call: Call) -> Response:
     call.caller.refuse_other(name)
     made = Schema.from_toml(schema), Settings.from_dict(settings)
     stream = await apart(lambda: call.service.create(name, *made))
-    return answer({"stream": stream.name, "status": stream.pyramid.status().to_dict()}, 201)
+    return answer(_told(stream), 201)
 
 
 @routes.add("GET", "/streams/{stream}")
 async def status(call: Call) -> Response:
     """What the stream holds now."""
-    found = await apart(call.pyramid.status)
-    told = found.to_dict()
+    return answer(await apart(lambda: _told(call.stream)))
+
+
+def _told(stream: Stream) -> dict[str, object]:
+    told = stream.pyramid.status().to_dict()
     del told["path"]  # where it lies is nobody's business
-    return answer({"stream": call.stream.name, **told})
+    return {"stream": stream.name, **told}
 
 
 @routes.add("GET", "/streams/{stream}/windows")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +28,8 @@ class Certificate(NamedTuple):
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is said, or asyncio would not switch off waiting for more to send (40 ms).
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
@@ -33,6 +37,21 @@ def bound(host: str, port: int) -> socket.socket:
         found.close()
         raise StorageError(f"{host} port {port} is taken or not ours; choose another") from None
     return found
+
+
+class _Server(uvicorn.Server):
+    """Stops at a signal, and leaves the process to who called it: the stores are not closed yet."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM for stop; a second SIGINT waits no longer."""
+        stops = (signal.SIGINT, signal.SIGTERM)
+        former = {each: signal.signal(each, self.handle_exit) for each in stops}
+        try:
+            yield
+        finally:
+            for each, handler in former.items():
+                signal.signal(each, handler)
 
 
 def serve(service: Service, listening: socket.socket, certificate: Certificate | None) -> None:
@@ -47,6 +66,6 @@ def serve(service: Service, listening: socket.socket, certificate: Certificate |
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config).run(sockets=[listening])
     finally:
         service.close()
