@@ -11,6 +11,7 @@ from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from, rows_from
 from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.workloads import FIELDS, workload_from
 
 routes = Routes()
 
@@ -31,18 +32,17 @@ async def model(call: Call) -> Response:
 async def register(call: Call) -> Response:
     """Register a model: an estimator by its name, with parameters; trained now and from now on."""
     body = await body_of(call.request, call.service.limits)
-    known = ("estimator", "params", "label", "only", "without", "merge")
-    asked = object_from(body, kind_of(call.request), known)
-    kind, params = asked.pop("estimator", None), asked.pop("params", {})
+    recipe = object_from(body, kind_of(call.request), ("estimator", "params", *FIELDS))
+    kind, params = recipe.get("estimator"), recipe.get("params", {})
     if not isinstance(kind, str) or not isinstance(params, dict):
         raise FormatError(
             "estimator must be the name of one, and params a JSON object; send "
             '{"estimator": "LogisticRegression", "params": {}}'
         )
-    name = call.asked("model")
+    name, workload = call.asked("model"), workload_from(recipe)
 
     def registered() -> Model:
-        return call.pyramid.register(name, estimator_named(kind, params), **asked)
+        return call.pyramid.register(name, estimator_named(kind, params), **workload)
 
     return answer(told(await apart(registered)))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from itertools import chain
 
+import msgspec
 import numpy as np
 import pyarrow as pa
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.learn.training_set import TrainingSet
@@ -23,9 +24,11 @@ from pyramidion.serve.bodies import (
     rows_from,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.routing import Call, Routes, apart, streamed
+from pyramidion.serve.workloads import workload_of
 
 routes = Routes()
+_encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 @routes.add("POST", "/streams/{stream}/observations", "observe")
@@ -63,30 +66,27 @@ async def features(call: Call) -> Response:
 @routes.add("GET", "/streams/{stream}/training-set", "train")
 async def training_set(call: Call) -> Response:
     """The hot rows as features and label, streamed: raw (P1), and the log says who read them."""
-    made = await apart(lambda: call.pyramid.training_set(call.query("label")))
+    workload = workload_of(call.request)
+    made = await apart(lambda: call.pyramid.training_set(**workload))
     tables = _tables(made)
     first = await apart(lambda: next(tables, None))
     if first is None:
         raise StateError("the hot window is empty, so there is nothing to train on; observe")
-    call.pyramid.note("rows.read", by=call.caller.name, token=call.caller.id, what="training set")
-
-    def whole() -> Iterator[pa.Table]:
-        yield first
-        yield from tables
-
+    by, token = call.caller.name, call.caller.id
+    await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what="training set"))
+    whole = chain([first], tables)
     if wants_arrow(call.request):
-        return StreamingResponse(arrow_parts(first.schema, whole()), media_type=ARROW)
-    return StreamingResponse(_lines(whole()), media_type=LINES)
+        return streamed(arrow_parts(first.schema, whole), ARROW)
+    return streamed(map(_lines, whole), LINES)
 
 
 def _tables(training: TrainingSet) -> Iterator[pa.Table]:
     names = [*training.names, training.label.name]
+    told = {"pyramidion.guarantee": str(training.guarantee)}
     for X, y in training.batches():
         columns = [*map(pa.array, np.asarray(X).T), pa.array(y)]
-        told = {"pyramidion.guarantee": str(training.guarantee)}
         yield pa.table(columns, names=names).replace_schema_metadata(told)
 
 
-def _lines(tables: Iterator[pa.Table]) -> Iterator[bytes]:
-    for table in tables:
-        yield b"".join(json.dumps(row, default=str).encode() + b"\n" for row in table.to_pylist())
+def _lines(table: pa.Table) -> bytes:
+    return _encoder.encode_lines(table.to_pylist())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
-from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.routing import Call, Routes, apart, streamed
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 
@@ -130,8 +130,7 @@ def _moment(text: str) -> object:
 @routes.add("GET", "/streams/{stream}/audit-log", "admin")
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
-    lines = (f"{line}\n" for line in call.pyramid.audit_log.export())
-    return StreamingResponse(lines, media_type=LINES)
+    return streamed((line.encode() for line in call.pyramid.audit_log.export()), LINES)
 
 
 @routes.add("POST", "/streams/{stream}/advance", "admin")
