@@ -27,6 +27,7 @@ __all__ = [
     "KeyHolderError",
     "Label",
     "LearningCurve",
+    "Loss",
     "Model",
     "ObservationError",
     "Plan",
@@ -72,6 +73,7 @@ _HOMES = {
     "pyramidion.guarantee": ("Guarantee",),
     "pyramidion.learn.curves": ("LearningCurve",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
+    "pyramidion.learn.losses": ("Loss",),
     "pyramidion.learn.models": ("Model",),
     "pyramidion.learn.scaling": ("FlooredScaler",),
     "pyramidion.learn.training_set": ("TrainingSet",),
@@ -107,6 +109,7 @@ if TYPE_CHECKING:
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.curves import LearningCurve
     from pyramidion.learn.featurizer import CountFeaturizer
+    from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model
     from pyramidion.learn.scaling import FlooredScaler
     from pyramidion.learn.training_set import TrainingSet

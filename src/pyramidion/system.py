@@ -45,10 +45,12 @@ from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
+from pyramidion.learn.losses import Loss
 from pyramidion.learn.models import Model
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.measures import Measures
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.reading import Reading
@@ -101,6 +103,7 @@ class Pyramid:
         self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._training = Training(self._lifecycle, self._serving)
+        self._measures = Measures(self._training, self._serving)
         self._arrivals.taken.append(self._training.learn)
         self._threads = Threads()
         self._looked = 0
@@ -471,7 +474,13 @@ class Pyramid:
     ) -> LearningCurve:
         """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
         self._usable()
-        return self._threads.move(lambda: self._training.learning_curve(name, within, sizes))
+        return self._threads.move(lambda: self._measures.learning_curve(name, within, sizes))
+
+    def loss(self, name: str) -> Loss:
+        """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""
+        self._usable()
+        now = self._now()
+        return self._threads.move(lambda: self._measures.loss(name, now))
 
     # --- tables come and go ----------------------------------------------------------
 

@@ -26,6 +26,7 @@ from pyramidion import (
     Entry,
     Guarantee,
     Label,
+    Loss,
     Model,
     Pyramid,
     Receipt,
@@ -98,6 +99,7 @@ CATALOGUE = {
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
+    "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
     **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
@@ -179,6 +181,10 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
     },
+    Loss: {
+        **dict.fromkeys(("model", "prior", "kind"), "P1: in memory, forgotten when its rows leave"),
+        **dict.fromkeys(("tested", "at", "guarantee"), PUBLIC),
+    },
     Exposure: dict.fromkeys(
         (
             *("component", "start", "stop", "at", "columns", "unit", "hot", "models", "windows"),
@@ -225,6 +231,7 @@ VERBS: dict[type, dict[str, str]] = {
         "models": "public recipes and row totals; what was learned is P1, gone before its rows",
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",
+        "loss": "P1: in memory, forgotten when its rows leave",
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
         **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
@@ -245,7 +252,7 @@ VERBS: dict[type, dict[str, str]] = {
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
-    **dict.fromkeys(("Model", "Entry", "Verification"), "see OUTPUTS"),
+    **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
