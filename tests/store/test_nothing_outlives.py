@@ -555,7 +555,7 @@ def _secrets(store: Pyramid) -> set[bytes]:
     """What is drawn or hot in the catalogue now, as bytes."""
     ask = store._lifecycle.catalogue.all
     found = {row[0] for row in ask("SELECT wrapped FROM keys")}
-    found |= {row[0] for row in ask("SELECT once FROM batches WHERE once NOT NULL")}
+    found |= {row[0] for row in ask("SELECT once FROM arrivals")}
     found |= {row[0] for row in ask("SELECT sealed FROM batches")}
     for table in ("steps", "arenas"):
         found |= {row[0].encode() for row in ask(f"SELECT file FROM {table}")}  # noqa: S608
