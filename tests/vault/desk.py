@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from pyramidion.audit_log import AuditLog
 from pyramidion.errors import StorageError
+from pyramidion.expiry import HighWater
 from pyramidion.vault.broker import Broker
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant, Request
 from pyramidion.vault.envelope import Envelope, Header
-from pyramidion.vault.high_water import HighWater
 from pyramidion.vault.parquet import digest_of, encrypted, marked
 from pyramidion.vault.reader import GrantedRows, open_grant
 from pyramidion.vault.stream import challenge_context

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
+from pyramidion.expiry import HighWater, passing, wall
 from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Revocation
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.high_water import HighWater, passing, wall
 from pyramidion.vault.stream import challenge_context
 from tests.vault.desk import CANARY, CUSTODIAN, DAY, ENGINEER, HOUR, NOON, OTHER, SECOND, Desk
 

@@ -16,12 +16,12 @@ import pytest
 
 from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import PyramidionError, StateError
+from pyramidion.expiry import wall
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.home import CATALOGUE
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.high_water import wall
 from pyramidion.vault.reader import open_grant
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
 

@@ -29,10 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageError
+from pyramidion.expiry import HighWater
 from pyramidion.killpoints import reach
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Revocation
-from pyramidion.vault.high_water import HighWater
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
 from pyramidion.vault.stream import END, FILE, Sealer, challenge_context, fault, pieces
 

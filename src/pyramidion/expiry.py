@@ -1,6 +1,9 @@
-"""A clock that never goes back: not in a process, not when the system's clock is set back.
+"""When a copy must go, wherever it is: by a clock that never goes back.
 
-It shows the latest of the system's clock, of what has passed since it was made (by a clock
+What the store hands out, a snapshot or a model, ends when the store's own does, also where
+there is no network any more and where somebody sets the clock back.
+
+The clock shows the latest of the system's clock, of what has passed since it was made (by a clock
 that nobody sets, and that goes on while the machine sleeps), and of every time it was told
 of: that of the audit log's last entry, first of all, which outlives the process. Set ahead,
 it stays ahead: what ends by it ends too early rather than too late.
@@ -57,3 +60,33 @@ class HighWater:
             since = self._mark + max(0, passed - self._marked)
             self._mark, self._marked = max(since, self._wall(), at), passed
             return self._mark
+
+
+class Deadline:
+    """The moment from which on a copy answers no more, in microseconds since 1970.
+
+    ``clock`` is in seconds, as the store's. Once passed, a deadline stays passed.
+
+    >>> times = iter([1.0, 2.0, 5.0, 1.0])
+    >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)
+    >>> deadline.passed(), deadline.passed(), deadline.passed()
+    (False, True, True)
+    """
+
+    def __init__(
+        self,
+        expires_us: int,
+        clock: Callable[[], float],
+        *,
+        passing: Callable[[], int] = passing,
+    ) -> None:
+        self.expires = expires_us
+        self._time = HighWater(wall=lambda: int(clock() * 1_000_000), passing=passing)
+
+    def now(self) -> int:
+        """What time it is: the latest of the clock, of what it showed, and of what has passed."""
+        return self._time()
+
+    def passed(self) -> bool:
+        """Whether the copy must answer no more."""
+        return self._time() >= self.expires

@@ -1,0 +1,67 @@
+"""A deadline passes by the latest clock there is, and stays passed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyramidion.expiry import Deadline
+
+SECOND = 1_000_000
+
+
+class Times:
+    """A clock that anybody sets, and one that nobody does."""
+
+    def __init__(self, wall: float) -> None:
+        self.wall, self.passed = wall, 0
+
+    def deadline(self, expires: float) -> Deadline:
+        return Deadline(
+            int(expires * SECOND), lambda: self.wall, passing=lambda: self.passed * SECOND
+        )
+
+
+def test_a_deadline_passes_at_its_moment_and_not_before() -> None:
+    times = Times(10.0)
+    deadline = times.deadline(20.0)
+    times.wall = 19.999
+    assert not deadline.passed()
+    times.wall = 20.0
+    assert deadline.passed()
+
+
+def test_a_deadline_passes_though_the_clock_stands_still() -> None:
+    times = Times(10.0)
+    deadline = times.deadline(20.0)
+    times.passed = 10
+    assert deadline.passed()
+
+
+def test_a_deadline_passes_though_the_clock_was_set_back_before() -> None:
+    times = Times(10.0)
+    deadline = times.deadline(20.0)
+    times.wall, times.passed = 15.0, 1
+    assert not deadline.passed()
+    times.wall, times.passed = 0.0, 6  # 15 was seen, and 5 seconds have gone by since
+    assert deadline.passed()
+
+
+def test_a_deadline_that_has_passed_stays_passed() -> None:
+    times = Times(30.0)
+    deadline = times.deadline(20.0)
+    assert deadline.passed()
+    times.wall = 0.0
+    assert deadline.passed()
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)), min_size=1))
+def test_a_deadline_is_the_latest_of_all_clocks(moves: list[tuple[int, int]]) -> None:
+    times = Times(0.0)
+    deadline = times.deadline(30.0)
+    shown = 0
+    for wall, waits in moves:
+        times.wall, times.passed = float(wall), times.passed + waits
+        shown = max(shown + waits, wall)
+        assert deadline.passed() == (shown >= 30)
+        assert deadline.now() == shown * SECOND
