@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def wall() -> int:
     """The system's clock, in microseconds since 1970."""
@@ -23,8 +25,7 @@ def wall() -> int:
 
 def passing() -> int:
     """Microseconds since the machine started; where there is such a clock, asleep or awake."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(clock) // 1_000
+    return time.clock_gettime_ns(_BOOT) // 1_000
 
 
 class HighWater:
@@ -65,7 +66,8 @@ class HighWater:
 class Deadline:
     """The moment from which on a copy answers no more, in microseconds since 1970.
 
-    ``clock`` is in seconds, as the store's. Once passed, a deadline stays passed.
+    ``clock`` is in seconds, as the store's; it is at least ``latest``, in microseconds: when the
+    copy was made, say, should the clock be behind that. Once passed, a deadline stays passed.
 
     >>> times = iter([1.0, 2.0, 5.0, 1.0])
     >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)
@@ -78,10 +80,11 @@ class Deadline:
         expires_us: int,
         clock: Callable[[], float],
         *,
+        latest: int = 0,
         passing: Callable[[], int] = passing,
     ) -> None:
         self.expires = expires_us
-        self._time = HighWater(wall=lambda: int(clock() * 1_000_000), passing=passing)
+        self._time = HighWater(latest, wall=lambda: int(clock() * 1_000_000), passing=passing)
 
     def now(self) -> int:
         """What time it is: the latest of the clock, of what it showed, and of what has passed."""
@@ -89,4 +92,4 @@ class Deadline:
 
     def passed(self) -> bool:
         """Whether the copy must answer no more."""
-        return self._time() >= self.expires
+        return self._time.seen(0) >= self.expires

@@ -20,6 +20,7 @@ from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
 from pyramidion.encoding import Encoder
 from pyramidion.errors import ObservationError, StateError
+from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
 from pyramidion.observations import Door, Observations, Rows
@@ -60,11 +61,19 @@ class Snapshot:
     """Immutable complete tables of a stream.
 
     A snapshot that holds a window past its retention is *expired*: it drops its
-    tables and answers no more.
+    tables and answers no more. A store tells its own; one that left the store has a
+    ``deadline`` and tells itself, by a clock that never goes back.
     """
 
     def __init__(
-        self, door: Door, arena: Arena, guarantee: Guarantee, *, source: Arena | None = None
+        self,
+        door: Door,
+        arena: Arena,
+        guarantee: Guarantee,
+        *,
+        source: Arena | None = None,
+        expires: int | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._door = door
         self._arena = arena
@@ -72,6 +81,9 @@ class Snapshot:
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
         self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
+        self.expires = expires
+        """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
+        self._deadline = deadline
         self._expired = ""
 
     def expire(self, why: str) -> None:
@@ -84,10 +96,12 @@ class Snapshot:
     @property
     def expired(self) -> bool:
         """Whether it answers no more."""
-        return bool(self._expired)
+        return bool(self._expired) or (self._deadline is not None and self._deadline.passed())
 
     def _fresh(self) -> Estimates:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
+        if self._deadline is not None and self._deadline.passed():
+            self.expire("its time is over")
         estimates: Estimates | None = vars(self).get("estimates")
         if self._expired or estimates is None:
             raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
