@@ -25,6 +25,7 @@ from pyramidion.serve.bodies import ARROW
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.server import bound
 from pyramidion.serve.service import Service
+from pyramidion.toml import written
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 
 PATIENCE = 120.0
@@ -161,8 +162,9 @@ class Process(Callers):
 
     def create(self, name: str = "s", schema: Schema = SCHEMA, **settings: Any) -> None:
         """Make a stream, as an admin does."""
-        body = {"schema": schema.to_toml(), "settings": TINY | settings}
-        made = self.caller("admin").put(f"/v1/streams/{name}", json=body)
+        file = f"{schema.to_toml()}\n{written({'settings': TINY | settings})}"
+        kind = {"Content-Type": "application/toml"}
+        made = self.caller("admin").put(f"/v1/streams/{name}", content=file, headers=kind)
         assert made.status_code == 201, made.text
 
     def stop(self) -> int:

@@ -7,6 +7,8 @@ import json
 import httpx
 import pytest
 
+from pyramidion.signed import key_from
+from pyramidion.toml import written
 from tests.serve.services import Inside, error_of, told_rows, wait_for
 from tests.store.stores import DAY, SCHEMA, TINY
 
@@ -125,6 +127,7 @@ def test_a_stream_cannot_have_any_name(shared: Inside, name: str) -> None:
         {},
         {"schema": 1, "settings": {}},
         {"schema": "x", "settings": {}},
+        {"schema": __file__, "settings": TINY},
         {"schema": SCHEMA.to_toml(), "settings": {}},
         {"schema": SCHEMA.to_toml(), "settings": TINY | {"nix": 1}},
         {"schema": SCHEMA.to_toml(), "settings": TINY | {"epsilon": "x"}},
@@ -138,6 +141,27 @@ def test_a_stream_that_cannot_be_made_leaves_nothing(
     assert answer.status_code == 422
     error_of(answer)
     assert not (shared.data / "new").exists()
+
+
+def test_a_schema_file_makes_a_stream(inside: Inside) -> None:
+    file = f"{SCHEMA.to_toml()}\n{written({'settings': TINY})}"
+    kind = {"Content-Type": "application/toml"}
+    made = inside.caller("admin").put(STREAM, content=file, headers=kind)
+    assert made.status_code == 201, made.text
+    assert inside.service._streams["s"].pyramid.schema == SCHEMA
+    bare = inside.caller("admin").put("/v1/streams/t", content=SCHEMA.to_toml(), headers=kind)
+    assert error_of(bare) == (422, "FormatError")
+
+
+def test_the_path_of_a_schema_file_is_not_read(inside: Inside) -> None:
+    file = inside.data / "schema.toml"
+    file.write_text(f"{SCHEMA.to_toml()}\n{written({'settings': TINY})}")
+    caller = inside.caller("admin")
+    asked = caller.put(STREAM, json={"schema": str(file), "settings": TINY})
+    assert error_of(asked) == (422, "FormatError")
+    kind = {"Content-Type": "application/toml"}
+    asked = caller.put(STREAM, content=str(file), headers=kind)
+    assert error_of(asked) == (422, "FormatError")
 
 
 def test_two_streams_do_not_see_each_other(inside: Inside) -> None:
@@ -196,8 +220,8 @@ def test_health_and_the_public_key_are_told_to_anybody(inside: Inside) -> None:
     told = httpx.get(f"{inside.url}/healthz")
     assert told.json() == {"alive": True}
     assert httpx.get(f"{inside.url}/readyz").json()["ready"]
-    key = bytes.fromhex(httpx.get(f"{inside.url}/v1/key").json()["ed25519"])
-    assert key == inside.service.signer.public_key().public_bytes_raw()
+    key = key_from(httpx.get(f"{inside.url}/v1/key").json()["ed25519"])
+    assert key.public_bytes_raw() == inside.service.signer.public_key().public_bytes_raw()
 
 
 def test_what_no_route_takes_is_refused_in_the_same_shape(shared: Inside) -> None:

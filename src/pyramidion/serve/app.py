@@ -12,6 +12,7 @@ from pyramidion.serve import routes_models, routes_rows, routes_service, routes_
 from pyramidion.serve.bodies import answer
 from pyramidion.serve.refusals import told_as
 from pyramidion.serve.service import Service
+from pyramidion.signed import key_text
 
 ALL = (routes_rows.routes, routes_models.routes, routes_store.routes, routes_service.routes)
 
@@ -35,7 +36,7 @@ def create_app(service: Service) -> FastAPI:
 
     @app.get("/v1/key", summary="The public key that snapshots are signed with.")
     async def key() -> Response:
-        return answer({"ed25519": service.signer.public_key().public_bytes_raw().hex()})
+        return answer({"ed25519": key_text(service.signer.public_key())})
 
     return app
 

@@ -8,7 +8,7 @@ from itertools import chain
 import msgspec
 import numpy as np
 import pyarrow as pa
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.learn.training_set import TrainingSet
@@ -24,7 +24,7 @@ from pyramidion.serve.bodies import (
     rows_from,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart, streamed
+from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.workloads import workload_of
 
 routes = Routes()
@@ -76,8 +76,8 @@ async def training_set(call: Call) -> Response:
     await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what="training set"))
     whole = chain([first], tables)
     if wants_arrow(call.request):
-        return streamed(arrow_parts(first.schema, whole), ARROW)
-    return streamed(map(_lines, whole), LINES)
+        return StreamingResponse(arrow_parts(first.schema, whole), media_type=ARROW)
+    return StreamingResponse(map(_lines, whole), media_type=LINES)
 
 
 def _tables(training: TrainingSet) -> Iterator[pa.Table]:

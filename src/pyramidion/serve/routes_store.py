@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import asdict
+from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
-from pyramidion.serve.routing import Call, Routes, apart, streamed
+from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 
 routes = Routes()
+TOML = "application/toml"
 
 
 @routes.add("GET", "/streams")
@@ -25,19 +28,44 @@ async def streams(call: Call) -> Response:
 
 @routes.add("PUT", "/streams/{new}", "admin")
 async def create(call: Call) -> Response:
-    """Make a stream: its schema and settings as in a schema file."""
+    """Make a stream: of a schema file with a [settings] table, or of both in JSON."""
+    name = call.asked("new")
+    call.caller.refuse_other(name)
     body = await body_of(call.request, call.service.limits)
-    asked = object_from(body, kind_of(call.request), ("schema", "settings"))
+    schema, settings = _new(body, kind_of(call.request))
+    stream = await apart(lambda: call.service.create(name, schema, settings))
+    return answer(await apart(lambda: _told(stream)), 201)
+
+
+def _new(body: bytes, kind: str) -> tuple[Schema, Settings]:
+    if kind == TOML:
+        told = _toml(body)
+        settings = Settings.from_dict(_table(told.pop("settings", None)))
+        return Schema.from_dict(told), settings
+    asked = object_from(body, kind, ("schema", "settings"))
     schema, settings = asked.get("schema"), asked.get("settings")
     if not isinstance(schema, str) or not isinstance(settings, dict):
         raise FormatError(
-            "schema must be the text of a schema file, and settings a JSON object; send both"
+            f"schema must be the text of a schema file, and settings a JSON object; send both, or "
+            f"the schema file itself as {TOML}"
         )
-    name = call.asked("new")
-    call.caller.refuse_other(name)
-    made = Schema.from_toml(schema), Settings.from_dict(settings)
-    stream = await apart(lambda: call.service.create(name, *made))
-    return answer(_told(stream), 201)
+    told = _toml(schema.encode())
+    told.pop("settings", None)
+    return Schema.from_dict(told), Settings.from_dict(settings)
+
+
+def _toml(text: bytes) -> dict[str, Any]:
+    """What TOML says; never a path, which would read files of this machine."""
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError):
+        raise FormatError("the schema is not valid TOML; check it with `schema check`") from None
+
+
+def _table(told: object) -> dict[str, Any]:
+    if not isinstance(told, dict):
+        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
+    return told
 
 
 @routes.add("GET", "/streams/{stream}")
@@ -130,7 +158,7 @@ def _moment(text: str) -> object:
 @routes.add("GET", "/streams/{stream}/audit-log", "admin")
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
-    return streamed((line.encode() for line in call.pyramid.audit_log.export()), LINES)
+    return StreamingResponse(call.pyramid.audit_log.export(), media_type=LINES)
 
 
 @routes.add("POST", "/streams/{stream}/advance", "admin")

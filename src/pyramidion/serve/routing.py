@@ -6,14 +6,14 @@ caller's token must be for it. What an endpoint raises becomes the one shape of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, PyramidionError
@@ -128,19 +128,6 @@ def _admitted(route: Route, service: Service, request: Request) -> Call:
     caller.refuse_without(route.roles)
     stream = None if name is None else service.stream(name, caller)
     return Call(request, service, caller, stream)
-
-
-def streamed(parts: Iterable[bytes], kind: str) -> StreamingResponse:
-    """An answer in pieces, each made in a thread. One that breaks off is cut, never ended."""
-
-    def told() -> Iterator[bytes]:
-        try:
-            yield from parts
-        except Exception as problem:  # the status is out already; what it says may hold values
-            surprise(problem)
-            raise ConnectionAbortedError("the answer broke off") from None
-
-    return StreamingResponse(told(), media_type=kind)
 
 
 def model_of(pyramid: Pyramid, name: str) -> Model:
