@@ -8,13 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion import __version__
-from pyramidion.serve import routes_models, routes_rows, routes_service, routes_store
+from pyramidion.serve import routes_copies, routes_models, routes_rows, routes_service, routes_store
 from pyramidion.serve.bodies import answer
 from pyramidion.serve.refusals import told_as
 from pyramidion.serve.service import Service
 from pyramidion.signed import key_text
 
-ALL = (routes_rows.routes, routes_models.routes, routes_store.routes, routes_service.routes)
+ALL = (
+    routes_rows.routes,
+    routes_copies.routes,
+    routes_models.routes,
+    routes_store.routes,
+    routes_service.routes,
+)
 
 
 def create_app(service: Service) -> FastAPI:

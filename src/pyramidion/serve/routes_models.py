@@ -62,6 +62,16 @@ async def retrain(call: Call) -> Response:
     return answer(told(await apart(lambda: call.pyramid.retrain(name))))
 
 
+@routes.add("GET", "/streams/{stream}/models/{model}/loss", "train")
+async def loss(call: Call) -> Response:
+    """A model's loss on the newest hot rows, beside the prior's: raw (P1), drop it when they go."""
+    name = model_of(call.pyramid, call.asked("model")).name
+    found = await apart(lambda: call.pyramid.loss(name))
+    about = {"model": name, "loss": found.model, "prior": found.prior, "gain": found.gain}
+    about |= {"kind": found.kind, "tested": found.tested, "at": found.at}
+    return answer(about | {"guarantee": found.guarantee.to_dict()})
+
+
 @routes.add("POST", "/streams/{stream}/models/{model}/predictions", "predict")
 async def predictions(call: Call) -> Response:
     """Predict rows: a probability for each class, or the expected number."""
@@ -84,7 +94,10 @@ def told(model: Model) -> dict[str, Any]:
         **model.workload.to_dict(),
         "classes": list(model.classes),
         "available": model.available,
+        "version": model.version,
         "why": model.why,
         "rows": model.rows,
         "trained": model.trained,
+        "took": model.took,
+        "expires": model.expires,
     }
