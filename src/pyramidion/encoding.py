@@ -112,6 +112,15 @@ class Encoder:
         self._number = {name: f for f, name in enumerate(schema.feature_names)}
         self._plan_features()
         self._plan_tables()
+        self.plans = (
+            self.hasher.keys,
+            self._plan,
+            self._tables,
+            self._domain_keys,
+            self._domain_codes,
+            self._cuts,
+        )
+        """What the kernels of one row need besides it."""
         self._arrow: tuple[pa.Schema, NDArray[np.int64] | None] | None = None
 
     def _plan_features(self) -> None:
@@ -281,12 +290,7 @@ class Encoder:
     def _encode(self, data: bytes, lengths: list[int], kinds: NDArray[np.uint8]) -> Keys | None:
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         bad = kernels.encode_payloads(
-            self.hasher.keys,
-            self._plan,
-            self._tables,
-            self._domain_keys,
-            self._domain_codes,
-            self._cuts,
+            *self.plans,
             np.frombuffer(data or b"\0", dtype=np.uint8),
             np.array(lengths, dtype=np.int64),
             kinds,
@@ -303,12 +307,7 @@ class Encoder:
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         _, capsule = batch.__arrow_c_array__()
         bad = kernels.encode_arrow(
-            self.hasher.keys,
-            self._plan,
-            self._tables,
-            self._domain_keys,
-            self._domain_codes,
-            self._cuts,
+            *self.plans,
             _capsule(capsule, b"arrow_array"),
             columns,
             np.empty(1, dtype=np.uint64),

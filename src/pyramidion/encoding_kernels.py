@@ -139,7 +139,8 @@ def _feature(
 
 
 @njit(inline="always", cache=True)
-def _tables(keys: Any, plan: Any, tables: Any, features: Any, out: Any) -> None:
+def join_tables(keys: Any, plan: Any, tables: Any, features: Any, out: Any) -> None:
+    """The keys of all tables from the keys or codes of all features."""
     for t in range(tables.shape[0]):
         first = tables[t, TABLE_FIRST]
         if tables[t, TABLE_PARTS] == 1:
@@ -204,7 +205,7 @@ def encode_payloads(
             cuts,
         )
         start += length
-    _tables(keys, plan, tables, features, out)
+    join_tables(keys, plan, tables, features, out)
     return -1
 
 
@@ -278,5 +279,5 @@ def encode_arrow(
         features[f] = _feature(
             keys, plan, f, kind, address, length, end, domain_keys, domain_codes, cuts
         )
-    _tables(keys, plan, tables, features, out)
+    join_tables(keys, plan, tables, features, out)
     return -1

@@ -22,6 +22,7 @@ from pyramidion.encoding import Encoder
 from pyramidion.errors import ObservationError, StateError
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
+from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door, Observations, Rows
 
 CHUNK = 131_072  # rows of one table featurized at once by one thread: their keys are 1 MB
@@ -69,6 +70,7 @@ class Snapshot:
         self._door = door
         self._arena = arena
         self._source = arena if source is None else source
+        self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
         self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
@@ -141,6 +143,14 @@ class Snapshot:
                 keys = self._door.rows(row).matrix(0, 1)
         else:
             keys = self._door.encoder.one(row)
+        return self._one(estimates, keys)
+
+    def featurize_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
+        """Features of one row, given as the bytes of a flat JSON object: those of its dict."""
+        estimates = self._fresh()
+        return self._one(estimates, self._json.keys(body))
+
+    def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
         out = np.empty((len(self._columns.names), 1), dtype=np.float32)
         self._write(estimates, keys, out)
         return Features.of(out.reshape(-1), self.guarantee)
