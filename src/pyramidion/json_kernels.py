@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.decimal_kernels import nearest
 from pyramidion.encoding_kernels import (
     BINS,
@@ -26,6 +27,12 @@ from pyramidion.encoding_kernels import (
     FEATURE_START,
     FLOAT,
     OPEN,
+    PLANS_CUTS,
+    PLANS_DOMAIN_CODES,
+    PLANS_DOMAIN_KEYS,
+    PLANS_FEATURES,
+    PLANS_KEYS,
+    PLANS_TABLES,
     cut,
     find,
     join_tables,
@@ -40,6 +47,7 @@ from pyramidion.hashing_kernels import (
     hash_word,
 )
 
+SOUGHT_NAMES, SOUGHT_STARTS, SOUGHT_SLOTS = range(3)
 GIVEN_UP = -1
 UNKNOWN = -1
 """A name that is no feature's."""
@@ -107,7 +115,7 @@ def text_end(body: Any, at: Any) -> Any:
     """Where text that begins at a place stops: at its quote, or at a backslash; or given up."""
     while at < body.size:
         byte = np.int64(body[at])
-        if byte == _QUOTE or byte == _BACKSLASH:
+        if byte in (_QUOTE, _BACKSLASH):
             return at
         if byte < 0x20:
             return GIVEN_UP
@@ -216,7 +224,7 @@ def digits(body: Any, at: Any, word: Any, count: Any) -> Any:
 def exponent(body: Any, at: Any) -> Any:
     """The exponent whose e is at a place, and where it stops or given up."""
     sign = byte_at(body, at + 1)
-    first = at + 2 if sign == _MINUS or sign == _PLUS else at + 1
+    first = at + 2 if sign in (_MINUS, _PLUS) else at + 1
     word, _, stop = digits(body, first, np.uint64(0), 0)
     if stop == first or stop - first > _MOST_EXPONENT:
         return 0, GIVEN_UP
@@ -263,7 +271,7 @@ def same(body: Any, at: Any, expected: Any, start: Any, stop: Any) -> Any:
     """Whether the body goes on with expected[start:stop]."""
     if at + stop - start > body.size:
         return False
-    for i in range(stop - start):
+    for i in range(stop - start):  # noqa: SIM110: numba has no all()
         if body[at + i] != expected[start + i]:
             return False
     return True
@@ -379,23 +387,18 @@ def text_key(keys: Any, body: Any, at: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def encode_json(
-    keys: Any,
-    plan: Any,
-    tables: Any,
-    domain_keys: Any,
-    domain_codes: Any,
-    cuts: Any,
-    names: Any,
-    starts: Any,
-    slots: Any,
-    row: Any,
-    out: Any,
-) -> Any:
+def encode_json(places: Any, sought: Any, row: Any, out: Any) -> Any:
     """Table keys of the row that a body is; False where it is given up, for whatever reason.
 
     ``row`` is Python's bytes.
     """
+    keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
+    tables = matrix(places, PLANS_TABLES, np.int64)
+    domain_keys = vector(places, PLANS_DOMAIN_KEYS, np.uint64)
+    domain_codes = vector(places, PLANS_DOMAIN_CODES, np.int64)
+    cuts = vector(places, PLANS_CUTS, np.float64)
+    names, starts = vector(sought, SOUGHT_NAMES, np.uint8), vector(sought, SOUGHT_STARTS, np.int64)
+    slots = vector(sought, SOUGHT_SLOTS, np.int64)
     body, count = np.frombuffer(row, dtype=np.uint8), plan.shape[0]
     features, seen = np.empty(count, dtype=np.uint64), np.zeros(count, dtype=np.bool_)
     left, guess = count, 0

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyramidion import json_kernels as kernels
+from pyramidion.bundle_kernels import Bundle
 from pyramidion.encoding import Encoder
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import Keys
@@ -34,18 +34,19 @@ class JsonRows:
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
+        self._plans = encoder.plans
         self._tables = len(encoder.shapes)
-        self._kernel = None
+        self._sought: Bundle | None = None
         plain = [name for name in encoder.schema.feature_names if _plain(name)]
         if len(plain) == len(encoder.schema.features):  # others are always escaped
-            self._kernel = (*encoder.plans, *_searchable(plain))
+            self._sought = _searchable(plain)
 
     def keys(self, body: bytes | bytearray | memoryview) -> Keys:
         """The keys of the row that a body is: keys[table, 0]."""
         row = body if type(body) is bytes else bytes(body)
-        if self._kernel is not None:
+        if self._sought is not None:
             out = np.empty((self._tables, 1), dtype=np.uint64)
-            if kernels.encode_json(*self._kernel, row, out):  # type: ignore[call-arg]
+            if kernels.encode_json(self._plans.places, self._sought.places, row, out):
                 return out
         return self.slowly(row)
 
@@ -70,9 +71,7 @@ def _plain(name: str) -> bool:
     return _ESCAPED.isdisjoint(name)
 
 
-def _searchable(
-    names: list[str],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+def _searchable(names: list[str]) -> Bundle:
     """Names with their closing quotes, where each starts, and an open-addressing table of them."""
     told = [name.encode() + b'"' for name in names]
     joined = np.frombuffer(b"".join(told), dtype=np.uint8)
@@ -86,4 +85,4 @@ def _searchable(
         while slots[slot] >= 0:
             slot = (slot + 1) & (size - 1)
         slots[slot] = f
-    return joined, starts, slots
+    return Bundle(joined, starts, slots)

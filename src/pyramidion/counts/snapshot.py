@@ -73,7 +73,9 @@ class Snapshot:
         self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
-        self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
+        self.estimates = Estimates(
+            door.schema, door.settings, arena, self._columns.template, self._columns.raw
+        )
         self._expired = ""
 
     def expire(self, why: str) -> None:
@@ -151,9 +153,9 @@ class Snapshot:
         return self._one(estimates, self._json.keys(body))
 
     def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
-        out = np.empty((len(self._columns.names), 1), dtype=np.float32)
-        self._write(estimates, keys, out)
-        return Features.of(out.reshape(-1), self.guarantee)
+        out = np.empty(len(self._columns.names), dtype=np.float32)
+        estimates.one(keys, out)
+        return Features.of(out, self.guarantee)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
