@@ -271,7 +271,7 @@ def same(body: Any, at: Any, expected: Any, start: Any, stop: Any) -> Any:
     """Whether the body goes on with expected[start:stop]."""
     if at + stop - start > body.size:
         return False
-    for i in range(stop - start):  # noqa: SIM110: numba has no all()
+    for i in range(stop - start):  # noqa: SIM110
         if body[at + i] != expected[start + i]:
             return False
     return True

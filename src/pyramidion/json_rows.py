@@ -19,6 +19,7 @@ from pyramidion.hashing import Keys
 
 NOT_JSON = "the row is not JSON that can be read; send one object, each feature by its name"
 
+# Never in JSON as they are; names that have them are left to Python.
 _ESCAPED = frozenset(map(chr, (*range(0x20), ord('"'), ord("\\"))))
 
 
@@ -37,9 +38,8 @@ class JsonRows:
         self._plans = encoder.plans
         self._tables = len(encoder.shapes)
         self._sought: Bundle | None = None
-        plain = [name for name in encoder.schema.feature_names if _plain(name)]
-        if len(plain) == len(encoder.schema.features):  # others are always escaped
-            self._sought = _searchable(plain)
+        if _ESCAPED.isdisjoint("".join(encoder.schema.feature_names)):
+            self._sought = _searchable(encoder.schema.feature_names)
 
     def keys(self, body: bytes | bytearray | memoryview) -> Keys:
         """The keys of the row that a body is: keys[table, 0]."""
@@ -62,16 +62,7 @@ class JsonRows:
         return self._encoder.one(row)
 
 
-def _plain(name: str) -> bool:
-    """Whether a name stands in JSON as it is."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return _ESCAPED.isdisjoint(name)
-
-
-def _searchable(names: list[str]) -> Bundle:
+def _searchable(names: tuple[str, ...]) -> Bundle:
     """Names with their closing quotes, where each starts, and an open-addressing table of them."""
     told = [name.encode() + b'"' for name in names]
     joined = np.frombuffer(b"".join(told), dtype=np.uint8)
