@@ -23,6 +23,7 @@ from pyramidion.errors import ObservationError, StateError
 from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
+from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door, Observations, Rows
 
 CHUNK = 131_072  # rows of one table featurized at once by one thread: their keys are 1 MB
@@ -78,9 +79,12 @@ class Snapshot:
         self._door = door
         self._arena = arena
         self._source = arena if source is None else source
+        self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
-        self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
+        self.estimates = Estimates(
+            door.schema, door.settings, arena, self._columns.template, self._columns.raw
+        )
         self.expires = expires
         """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
         self._deadline = deadline
@@ -155,9 +159,17 @@ class Snapshot:
                 keys = self._door.rows(row).matrix(0, 1)
         else:
             keys = self._door.encoder.one(row)
-        out = np.empty((len(self._columns.names), 1), dtype=np.float32)
-        self._write(estimates, keys, out)
-        return Features.of(out.reshape(-1), self.guarantee)
+        return self._one(estimates, keys)
+
+    def featurize_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
+        """Features of one row, given as the bytes of a flat JSON object: those of its dict."""
+        estimates = self._fresh()
+        return self._one(estimates, self._json.keys(body))
+
+    def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
+        out = np.empty(len(self._columns.names), dtype=np.float32)
+        estimates.one(keys, out)
+        return Features.of(out, self.guarantee)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""
