@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt
 from pyramidion.cli.progress import warn
@@ -16,7 +16,9 @@ from pyramidion.extras import refuse_missing
 
 if TYPE_CHECKING:
     from pyramidion.serve.access import Tokens
+    from pyramidion.serve.limits import Limits
 
+MOST = 1_000_000
 PORT = 8780
 ROLES = ("observe", "train", "predict", "admin", "custodian-request")
 """As `pyramidion.serve.access` has them, which is not loaded to show the help."""
@@ -45,6 +47,18 @@ def add(commands: Commands[Parser]) -> None:
         "--certificate", metavar="FILE.pem", type=Path, help="the certificate chain, for TLS"
     )
     serving.add_argument("--certificate-key", metavar="FILE.pem", type=Path, help="its key")
+    serving.add_argument(
+        "--rate", metavar="N", type=_number, help="requests of a token each second (default: 5000)"
+    )
+    serving.add_argument(
+        "--at-once", metavar="N", type=_number, help="requests answered at once (default: 256)"
+    )
+    serving.add_argument(
+        "--body", metavar="MB", type=_number, help="the largest body in megabytes (default: 64)"
+    )
+    serving.add_argument(
+        "--open-metrics", action="store_true", help="let everybody read /metrics, not only admins"
+    )
     add_json(serving)
     serving.set_defaults(run=serve)
 
@@ -87,9 +101,33 @@ def _add_folder(parser: argparse.ArgumentParser, *, required: bool = True) -> No
     )
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST}")
+    return int(text)
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    """The limits that were given, and the others as they are."""
+    from pyramidion.serve.limits import Limits
+
+    given: dict[str, Any] = {}
+    if arguments.rate is not None:
+        given |= {"per_second": float(arguments.rate), "burst": 2 * arguments.rate}
+    if arguments.at_once is not None:
+        given["at_once"] = arguments.at_once
+    if arguments.body is not None:
+        most, usual = arguments.body << 20, Limits()
+        given |= {"body_bytes": most, "json_bytes": min(most, usual.json_bytes)}
+        given["waiting_bytes"] = max(most, usual.waiting_bytes)
+        given["held_bytes"] = max(2 * most, usual.held_bytes)
+    return Limits(**given)
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     refuse_missing("the service", ["fastapi", "uvicorn", "msgspec", "prometheus_client"], "serve")
+    from pyramidion.serve.logs import begin as begin_logs
     from pyramidion.serve.server import Certificate, bound
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
@@ -99,9 +137,15 @@ def serve(arguments: argparse.Namespace) -> None:
     pair = arguments.certificate, arguments.certificate_key
     certificate = None if arguments.certificate is None else Certificate(*pair)
     ours_to_interrupt()
+    begin_logs()
     with bound(arguments.host, arguments.port) as listening:
         host, port = listening.getsockname()[:2]
-        service = Service(arguments.data, keys=arguments.keys or KEYS)
+        service = Service(
+            arguments.data,
+            keys=arguments.keys or KEYS,
+            limits=_limits(arguments),
+            open_metrics=arguments.open_metrics,
+        )
         scheme = "http" if certificate is None else "https"
         where = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         if not len(service.tokens):

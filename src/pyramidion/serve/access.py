@@ -2,32 +2,39 @@
 
 A token is ``pyr_ID_SECRET``: the id finds it, the secret proves it. Secrets are 256 random
 bits, so one round of SHA-256 keeps them; the comparison takes the same time wherever they
-differ. The file is read again when it changes, so tokens come and go while a service runs.
+differ. The file is read again when it changes, so tokens come and go while a service runs; one
+that is damaged, or that others may change, lets nobody in.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pyramidion.checks import nearest
 from pyramidion.errors import (
     ForbiddenError,
-    FormatError,
     MissingError,
+    PyramidionError,
     SchemaError,
+    StorageError,
     UnknownCallerError,
 )
-from pyramidion.storage.disk import read, replace_durably
+from pyramidion.storage.disk import explained, read, replace_durably
+
+LOG = logging.getLogger("pyramidion.serve")
 
 Role = Literal["observe", "train", "predict", "admin", "custodian-request"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -38,7 +45,13 @@ OWN = ".service"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@-]{0,63}")
 _TOKEN = re.compile(r"pyr_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_MARK = re.compile(r"[0-9a-f]{16}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _NOBODY = hashlib.sha256(b"nobody").hexdigest()
+
+
+Stamp = tuple[int, int, int, int]
+"""What changes with a file: its time, size, number and rights."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +92,20 @@ class Token:
             raise ForbiddenError(f"this needs a token with the role {wanted}; ask an admin for one")
 
 
+class TokensError(StorageError):
+    """The file of tokens cannot be trusted, so that nobody is let in."""
+
+    status = 503
+
+
 class Tokens:
     """The tokens of one service, in a file that only its owner reads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._read: tuple[int, int, int] | None = None
+        self._read: Stamp | None = None
+        self._looked = False
         self._known: dict[str, Token] = {}
 
     @classmethod
@@ -108,7 +128,7 @@ class Tokens:
                 "a token's name is 1 to 64 letters, digits, spaces or any of ._@-; say who has it"
             )
         mark, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        with self._lock:
+        with self._lock, self._alone():
             known = dict(self._refreshed())
             known[mark] = Token(mark, name, checked, told, _digest(secret), now)
             self._write(known)
@@ -116,7 +136,7 @@ class Tokens:
 
     def remove(self, mark: str) -> Token:
         """Take a token back; nobody gets in with it from now on."""
-        with self._lock:
+        with self._lock, self._alone():
             known = dict(self._refreshed())
             gone = known.pop(mark, None)
             if gone is None:
@@ -129,7 +149,13 @@ class Tokens:
         scheme, _, text = (header or "").partition(" ")
         found = _TOKEN.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
         mark, secret = found.groups() if found else ("", "")
-        token = self._current().get(mark)
+        try:
+            token = self._current().get(mark)
+        except PyramidionError as problem:
+            LOG.error("nobody is let in", extra={"trouble": str(problem)})
+            raise TokensError(
+                "the service cannot tell who calls; its log says what is wrong with its tokens"
+            ) from None
         same = hmac.compare_digest(_digest(secret), token.digest if token else _NOBODY)
         if token is None or not same:
             raise UnknownCallerError(
@@ -147,17 +173,42 @@ class Tokens:
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
-            self._known, self._read = {}, None
+            self._change({}, None)
             return self._known
-        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
         if stamp != self._read:
-            self._known, self._read = _known(read(self._path)), stamp
+            if found.st_mode & 0o077:
+                raise TokensError(f"{self._path} is open to others; chmod 600 it, and look why")
+            self._change(_known(read(self._path)), stamp)
         return self._known
+
+    def _change(self, known: dict[str, Token], stamp: Stamp | None) -> None:
+        """Take in what the file says; who came and went since the last look is logged."""
+        if self._looked and known != self._known:
+            for mark in known.keys() - self._known.keys():
+                token = known[mark]
+                told = {"token": mark, "roles": list(token.roles), "streams": list(token.streams)}
+                LOG.info("token added", extra=told)
+            for mark in self._known.keys() - known.keys():
+                LOG.info("token removed", extra={"token": mark})
+        self._known, self._read, self._looked = known, stamp, True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process changes the tokens meanwhile."""
+        with explained(self._path):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self._path.with_name("tokens.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def _write(self, known: dict[str, Token]) -> None:
         told = [asdict(token) for token in known.values()]
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_durably(self._path, json.dumps({"format": 1, "tokens": told}, indent=1).encode())
+        self._refreshed()
 
 
 def _known(data: bytes) -> dict[str, Token]:
@@ -165,23 +216,24 @@ def _known(data: bytes) -> dict[str, Token]:
         told = json.loads(data)
         if told["format"] != 1:
             raise ValueError
-        tokens = [
-            Token(
-                each["id"],
-                each["name"],
-                _checked_roles(each["roles"]),
-                tuple(each["streams"]),
-                each["digest"],
-                each["made"],
-            )
-            for each in told["tokens"]
-        ]
-    except (ValueError, KeyError, TypeError, SchemaError):
-        raise FormatError(
+        tokens = [_token(each) for each in told["tokens"]]
+    except (ValueError, KeyError, TypeError, SchemaError, RecursionError):
+        raise TokensError(
             "the file of tokens is damaged or from a newer version; restore it, or remove it and "
             "make the tokens anew"
         ) from None
     return {token.id: token for token in tokens}
+
+
+def _token(told: dict[str, Any]) -> Token:
+    mark, digest, made = told["id"], told["digest"], told["made"]
+    texts = [mark, told["name"], digest, *told["streams"]]
+    if not all(isinstance(text, str) for text in texts) or type(made) is not int:
+        raise ValueError
+    if not _MARK.fullmatch(mark) or not _DIGEST.fullmatch(digest):
+        raise ValueError
+    roles, streams = _checked_roles(told["roles"]), tuple(told["streams"])
+    return Token(mark, told["name"], roles, streams, digest, made)
 
 
 def _checked_roles(roles: Iterable[str]) -> tuple[Role, ...]:

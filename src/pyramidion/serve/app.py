@@ -8,9 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion import __version__
-from pyramidion.serve import routes_copies, routes_models, routes_rows, routes_service, routes_store
+from pyramidion.serve import (
+    routes_copies,
+    routes_metrics,
+    routes_models,
+    routes_rows,
+    routes_service,
+    routes_store,
+)
 from pyramidion.serve.bodies import answer
+from pyramidion.serve.gate import Gate
 from pyramidion.serve.refusals import told_as
+from pyramidion.serve.routing import refuse_unguarded
 from pyramidion.serve.service import Service
 from pyramidion.signed import key_text
 
@@ -27,8 +36,10 @@ def create_app(service: Service) -> FastAPI:
     """An app that answers for a service; who made the service closes it."""
     app = FastAPI(title="Pyramidion", version=__version__, redirect_slashes=False)
     app.add_exception_handler(HTTPException, _unrouted)
+    app.add_middleware(Gate, service=service)
     for routes in ALL:
         routes.serve(app, service)
+    routes_metrics.serve(app, service)
 
     @app.get("/healthz", summary="Whether the process lives.")
     async def healthz() -> Response:
@@ -44,6 +55,7 @@ def create_app(service: Service) -> FastAPI:
     async def key() -> Response:
         return answer({"ed25519": key_text(service.signer.public_key())})
 
+    refuse_unguarded(app)
     return app
 
 

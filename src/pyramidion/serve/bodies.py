@@ -12,55 +12,49 @@ import pyarrow as pa
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from pyramidion.errors import FormatError, ObservationError, RequestError, TooLargeError
+from pyramidion.errors import FormatError, ObservationError, TooLargeError
+from pyramidion.serve.arrow_bodies import table_from
 from pyramidion.serve.limits import Limits
+from pyramidion.serve.refusals import SlowError, UnsupportedError
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 LINES = "application/x-ndjson"
+DIGITS = 18
+"""Of a length; more are not even counted."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-class UnsupportedError(RequestError):
-    """A content type that is not spoken here."""
-
-    status = 415
-
-
 async def body_of(request: Request, limits: Limits) -> bytes:
     """The body of a request, no larger and no slower than allowed."""
-    length = request.headers.get("content-length")
-    if length is not None and length.isdecimal() and int(length) > limits.body_bytes:
-        raise _too_large(limits)
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedError("an encoded body is not read here; send it as it is")
+    most = limits.json_bytes if kind_of(request) == JSON else limits.body_bytes
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > DIGITS or int(length) > most):
+        raise _too_large(most)
     try:
         async with asyncio.timeout(limits.body_seconds):
-            return await _read(request, limits)
+            return await _read(request, most)
     except TimeoutError:
         raise SlowError("the body took too long to come; send it again, faster") from None
     except ClientDisconnect:
         raise SlowError("the caller left before the body was whole; send it again") from None
 
 
-class SlowError(RequestError):
-    """A body that did not come."""
-
-    status = 408
-
-
-async def _read(request: Request, limits: Limits) -> bytes:
+async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > limits.body_bytes:
-            raise _too_large(limits)
+        if size > most:
+            raise _too_large(most)
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(limits: Limits) -> TooLargeError:
-    most = limits.body_bytes
+def _too_large(most: int) -> TooLargeError:
     return TooLargeError(f"a body may have {most} bytes here; send the rows in several requests")
 
 
@@ -72,8 +66,8 @@ def kind_of(request: Request) -> str:
 def rows_from(body: bytes, kind: str, limits: Limits) -> tuple[Any, int]:
     """Rows of a body, and how many: a list of objects, one object, or an Arrow stream."""
     if kind == ARROW:
-        table = _table(body)
-        return table, _few(table.num_rows, limits)
+        table = table_from(body, limits)
+        return table, table.num_rows
     told = json_from(body, kind)
     rows = told if isinstance(told, list) else [told]
     if not all(type(row) is dict for row in rows):
@@ -106,16 +100,6 @@ def _few(rows: int, limits: Limits) -> int:
     if rows > limits.rows:
         raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
     return rows
-
-
-def _table(body: bytes) -> pa.Table:
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            table = reader.read_all()
-        table.validate(full=True)  # whoever sent it: offsets must not point outside
-    except (pa.ArrowException, OSError, ValueError, KeyError):
-        raise FormatError("the body is not a whole Arrow stream; see what sends it") from None
-    return table
 
 
 # --- answers --------------------------------------------------------------------------------

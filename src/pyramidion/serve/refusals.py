@@ -9,35 +9,78 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from pyramidion.errors import BusyError, ObservationError, PyramidionError, UnknownCallerError
+from pyramidion.errors import (
+    BusyError,
+    ObservationError,
+    PyramidionError,
+    RequestError,
+    UnknownCallerError,
+)
 
 LOG = logging.getLogger("pyramidion.serve")
 JSON = "application/json"
+MOST_ROWS = 1_000
+"""Numbers of bad rows that are told for each reason."""
+
+
+class UnsupportedError(RequestError):
+    """A content type or an encoding that is not spoken here."""
+
+    status = 415
+
+
+class SlowError(RequestError):
+    """A body that did not come; what is left of the connection is not to be understood."""
+
+    status = 408
+
+
+class LongError(RequestError):
+    """A path, a query or header fields beyond what is read."""
+
+    status = 431
 
 
 def refusal(problem: PyramidionError) -> Response:
     """An error of ours, as an answer."""
     told: dict[str, Any] = {"code": type(problem).__name__, "message": str(problem)}
     if isinstance(problem, ObservationError) and problem.problems:
-        told["problems"] = problem.problems
+        told["problems"] = {why: rows[:MOST_ROWS] for why, rows in problem.problems.items()}
     headers = {}
     if isinstance(problem, BusyError):
         headers["Retry-After"] = str(problem.retry_after)
     if isinstance(problem, UnknownCallerError):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(problem, SlowError):
+        headers["Connection"] = "close"
     return told_as(told, problem.status, headers)
 
 
 def told_as(told: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> Response:
     """The one shape."""
-    body = msgspec.json.encode({"error": told})
-    return Response(body, status, headers, media_type=JSON)
+    return Response(shaped(told), status, headers, media_type=JSON)
+
+
+def shaped(told: dict[str, Any]) -> bytes:
+    """The one shape, as bytes."""
+    return msgspec.json.encode({"error": told})
 
 
 def surprise(problem: BaseException) -> Response:
     """An error that nobody foresaw. Where it came from is logged; what it says may hold values."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-    LOG.error("unforeseen %s", type(problem).__name__, extra={"places": places})
+    LOG.error("unforeseen %s", type(problem).__name__, extra={"places": places(problem)})
     told = {"code": "Unforeseen", "message": "something went wrong here; the log says where"}
     return told_as(told, 500)
+
+
+def places(problem: BaseException | None) -> list[str]:
+    """Where an error came from, and of which kinds it and its causes are; not what it says."""
+    found: list[str] = []
+    seen: set[int] = set()
+    while problem is not None and id(problem) not in seen:
+        seen.add(id(problem))
+        frames = traceback.extract_tb(problem.__traceback__)
+        found.append(type(problem).__name__)
+        found += [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        problem = problem.__cause__ or problem.__context__
+    return found

@@ -16,15 +16,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.checks import nearest
-from pyramidion.errors import MissingError, PyramidionError
+from pyramidion.errors import MissingError, PyramidionError, StateError, UnknownCallerError
 from pyramidion.learn.models import Model
 from pyramidion.serve.access import Role, Token
+from pyramidion.serve.gate import CALLER, PLACE
 from pyramidion.serve.refusals import refusal, surprise
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
 from pyramidion.system import Pyramid
 
 PREFIX = "/v1"
+GUARDED = "guarded_by"
+OPEN = frozenset(
+    {"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
+)
+"""What anybody may ask; everything else asks for a token."""
 T = TypeVar("T")
 
 
@@ -95,11 +101,11 @@ class Routes:
 
         return added
 
-    def serve(self, app: FastAPI, service: Service) -> None:
+    def serve(self, app: FastAPI, service: Service, prefix: str = PREFIX) -> None:
         """Have an app answer them."""
         for route in self.all:
             app.add_api_route(
-                PREFIX + route.path,
+                prefix + route.path,
                 _handler(route, service),
                 methods=[route.method],
                 name=route.endpoint.__name__,
@@ -110,24 +116,44 @@ class Routes:
 
 
 def _handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+    kind = "observations" if route.roles == {"observe"} else "requests"
+
     async def handle(request: Request) -> Response:
         try:
-            return await route.endpoint(_admitted(route, service, request))
+            call = _admitted(route, service, request)
+            service.admission.enter(kind)
+            request.scope[PLACE] = kind
+            return await route.endpoint(call)
         except PyramidionError as problem:
             return refusal(problem)
         except Exception as problem:
             return surprise(problem)
 
+    vars(handle)[GUARDED] = route
     return handle
 
 
 def _admitted(route: Route, service: Service, request: Request) -> Call:
-    """The call, if the caller may make it. First who, then what, then where."""
-    caller = service.tokens.caller(request.headers.get("authorization"))
+    """The call, if the caller may make it. First who, then how often, what, and where."""
+    try:
+        caller = service.tokens.caller(request.headers.get("authorization"))
+    except UnknownCallerError:
+        service.admission.strange(request.client.host if request.client else "")
+        raise
+    request.scope[CALLER] = caller.id
+    service.admission.take(caller.id)
     name = request.path_params.get("stream")
     caller.refuse_without(route.roles)
     stream = None if name is None else service.stream(name, caller)
     return Call(request, service, caller, stream)
+
+
+def refuse_unguarded(app: FastAPI) -> None:
+    """Raise if an app answers somewhere without asking who calls, save where that is meant."""
+    for route in app.routes:
+        path, guarded = getattr(route, "path", ""), getattr(route, "endpoint", None)
+        if not hasattr(guarded, GUARDED) and path not in OPEN:
+            raise StateError(f"{path} is open to everybody; give it roles, or add it to OPEN")
 
 
 def model_of(pyramid: Pyramid, name: str) -> Model:

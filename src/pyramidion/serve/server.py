@@ -13,6 +13,7 @@ import uvicorn
 
 from pyramidion.errors import StorageError
 from pyramidion.serve.app import create_app
+from pyramidion.serve.connections import connections
 from pyramidion.serve.service import Service
 
 BACKLOG = 2_048  # connections that wait to be taken
@@ -61,6 +62,10 @@ def serve(service: Service, listening: socket.socket, certificate: Certificate |
     try:
         config = uvicorn.Config(
             create_app(service),
+            http=connections(service.limits),
+            ws="none",
+            h11_max_incomplete_event_size=service.limits.header_bytes,
+            timeout_keep_alive=service.limits.idle_seconds,
             log_config=None,
             access_log=False,
             server_header=False,

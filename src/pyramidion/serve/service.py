@@ -19,7 +19,8 @@ from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, SchemaError, StateError
 from pyramidion.schema import Schema
 from pyramidion.serve.access import OWN, Token, Tokens
-from pyramidion.serve.limits import Limits
+from pyramidion.serve.limits import Admission, Limits
+from pyramidion.serve.metrics import Metrics
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 from pyramidion.storage.disk import read, write_durably
@@ -41,6 +42,7 @@ class Service:
         *,
         keys: str = KEYS,
         limits: Limits | None = None,
+        open_metrics: bool = False,
         clock: Clock = time.time,
     ) -> None:
         if STREAM not in keys:
@@ -50,6 +52,10 @@ class Service:
             )
         self.folder = folder
         self.limits = limits or Limits()
+        self.admission = Admission(self.limits)
+        self.metrics = Metrics(self)
+        self.admission.refused = self.metrics.turned_away
+        self.open_metrics = open_metrics
         self.clock = clock
         self._keys = keys
         self._changing = threading.Lock()
@@ -80,6 +86,11 @@ class Service:
         return int(self.clock() * 1_000_000)
 
     # --- streams ----------------------------------------------------------------------------
+
+    @property
+    def every(self) -> list[Stream]:
+        """All streams, for the metrics; none once the service is closed."""
+        return [] if self.closed else [self._streams[name] for name in sorted(self._streams)]
 
     def streams(self, caller: Token) -> list[Stream]:
         """Those that a caller may know of."""

@@ -1,0 +1,142 @@
+"""What every request passes, whatever its route: bounds of fields, headers, metrics, the log.
+
+It stands around the app and takes what no route foresaw, so that no error reaches the server,
+which would print what it says.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pyramidion.errors import PyramidionError
+from pyramidion.serve.limits import Limits
+from pyramidion.serve.logs import REQUESTS
+from pyramidion.serve.refusals import LongError, refusal, surprise
+from pyramidion.serve.service import Service
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+UNROUTED = "none"
+CALLER = "pyramidion.caller"
+"""Where in a request's scope the id of the caller's token stands, once it is known."""
+PLACE = "pyramidion.place"
+"""Where in a request's scope it stands which place it has taken, to be given back at its end."""
+YEAR = 365 * 86_400
+
+
+class Gate:
+    """Stands around an app; made by the app itself for a service."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        passage = Passage(self._service, scope, receive, send)
+        with self._service.metrics.in_flight.track_inprogress():
+            try:
+                await self._answer(scope, passage)
+            except Exception as problem:
+                await passage.break_off(problem)
+            finally:
+                passage.done()
+
+    async def _answer(self, scope: Scope, passage: Passage) -> None:
+        problem = too_long(scope, self._service.limits)
+        if problem is None:
+            await self._app(scope, passage.receive, passage.send)
+        else:
+            await refusal(problem)(scope, passage.receive, passage.send)
+
+
+def too_long(scope: Scope, limits: Limits) -> PyramidionError | None:
+    """Why the fields of a request are not read, if they are not."""
+    if len(scope.get("raw_path") or scope["path"].encode()) > limits.path_bytes:
+        return LongError(f"a path may have {limits.path_bytes} bytes; shorten the names in it")
+    if len(scope["query_string"]) > limits.query_bytes:
+        return LongError(f"a query may have {limits.query_bytes} bytes; shorten it")
+    headers = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    if len(headers) > limits.fields or size > limits.header_bytes:
+        return LongError(
+            f"a request may have {limits.fields} header fields of {limits.header_bytes} bytes "
+            f"together; send fewer"
+        )
+    return None
+
+
+class Passage:
+    """One request on its way through: what it brought, and what it got."""
+
+    def __init__(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        self._service = service
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._begun = time.perf_counter()
+        self._came = self._went = self._status = 0
+
+    async def receive(self) -> Message:
+        """What comes in, as far as there is room for it."""
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        if size:
+            self._came += size
+            self._service.admission.hold(size)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """What goes out, under the headers that all answers have."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._add_headers(message)
+        self._went += len(message.get("body", b""))
+        await self._send(message)
+
+    def _add_headers(self, message: Message) -> None:
+        headers = MutableHeaders(scope=message)
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        headers.setdefault("Cache-Control", "no-store")
+        if self._scope["scheme"] == "https":
+            headers.setdefault("Strict-Transport-Security", f"max-age={YEAR}")
+
+    async def break_off(self, problem: Exception) -> None:
+        """After an error: say so, or where the answer has begun, leave it seen to have no end."""
+        if isinstance(problem, PyramidionError) and not self._status:
+            await refusal(problem)(self._scope, self.receive, self.send)
+            return
+        answer = surprise(problem)
+        if not self._status:
+            await answer(self._scope, self.receive, self.send)
+
+    def done(self) -> None:
+        """Count it and log it."""
+        self._service.admission.release(self._came)
+        if PLACE in self._scope:
+            self._service.admission.leave(self._scope[PLACE])
+        seconds = time.perf_counter() - self._begun
+        method = self._scope["method"] if self._scope["method"] in METHODS else "other"
+        route = getattr(self._scope.get("route"), "path", UNROUTED)
+        status = self._status or 499  # the caller left, and got nothing
+        self._service.metrics.answered(route, method, status, seconds)
+        if REQUESTS.isEnabledFor(logging.INFO):
+            REQUESTS.info("request", extra=self._told(method, route, status, seconds))
+
+    def _told(self, method: str, route: str, status: int, seconds: float) -> dict[str, Any]:
+        return {
+            "method": method,
+            "route": route,
+            "status": status,
+            "seconds": round(seconds, 6),
+            "token": self._scope.get(CALLER),
+            "bytes_in": self._came,
+            "bytes_out": self._went,
+        }
