@@ -82,9 +82,7 @@ class Callers:
     def known(self, token: str) -> httpx.Client:
         """Who has a token."""
         given = {"Authorization": f"Bearer {token}"}
-        made = httpx.Client(
-            base_url=self.url, headers=given, timeout=PATIENCE, verify=self.verify
-        )
+        made = httpx.Client(base_url=self.url, headers=given, timeout=PATIENCE, verify=self.verify)
         self._made.append(made)
         return made
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.serve.services import ARROW_IN, Inside, arrow_bytes, error_of, told_rows
+from tests.serve.services import (
+    ARROW_IN,
+    ARROW_OUT,
+    Inside,
+    arrow_bytes,
+    arrow_table,
+    error_of,
+    told_rows,
+)
 from tests.store.stores import DAY, rows
 
 MODELS = "/v1/streams/s/models"
@@ -45,6 +53,63 @@ def test_predictions_over_http_are_those_of_the_store(modelled: Inside) -> None:
     assert np.allclose(many["probabilities"], wanted, atol=1e-6)
     assert np.allclose(arrow["probabilities"], wanted, atol=1e-6)
     assert np.allclose([each["probabilities"][0] for each in single], wanted, atol=1e-6)
+
+
+def test_predictions_say_which_version_they_are_of(modelled: Inside) -> None:
+    caller = modelled.caller("predict")
+    version = caller.get(f"{MODELS}/m").json()["version"]
+    assert version > 0
+    row = {"a": "1", "b": "x"}
+    for body in (row, [row]):
+        assert caller.post(f"{MODELS}/m/predictions", json=body).json()["version"] == version
+
+
+def test_features_that_are_ready_made_are_predicted_as_their_row(modelled: Inside) -> None:
+    caller, row = modelled.caller("predict"), {"a": "1", "b": "x"}
+    vector = caller.post("/v1/streams/s/features", json=row).json()["rows"][0]
+    address = f"{MODELS}/m/predictions"
+    told = caller.post(address, json={"features": vector}).json()
+    assert np.allclose(
+        told["probabilities"], caller.post(address, json=row).json()["probabilities"], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("vector", [[], [1.0], ["1", "2", "3"], [None] * 3, "x", [[1.0]]])
+def test_a_vector_of_the_wrong_shape_is_refused(modelled: Inside, vector: object) -> None:
+    caller = modelled.caller("predict")
+    answer = caller.post(f"{MODELS}/m/predictions", json={"features": vector})
+    assert answer.status_code == 422
+    error_of(answer)
+
+
+def test_a_model_without_probabilities_tells_classes(modelled: Inside) -> None:
+    store, caller = modelled.service._streams["s"].pyramid, modelled.caller("predict")
+    given = rows(9, modelled.clock.now, seed=5).drop_columns(["y"])
+    told = caller.post(f"{MODELS}/hard/predictions", json=given.to_pylist()).json()
+    assert told["predictions"] == list(store.predict("hard", given))
+    single = caller.post(f"{MODELS}/hard/predictions", json=given.to_pylist()[0]).json()
+    assert single["predictions"] == told["predictions"][:1]
+
+
+def test_predictions_are_told_as_arrow_to_who_wants_it(modelled: Inside) -> None:
+    store, caller = modelled.service._streams["s"].pyramid, modelled.caller("predict")
+    given = rows(9, modelled.clock.now, seed=5).drop_columns(["y"])
+    headers = ARROW_IN | ARROW_OUT
+    address = f"{MODELS}/m/predictions"
+    table = arrow_table(caller.post(address, content=arrow_bytes(given), headers=headers).content)
+    assert table.column_names == ["P(y=0)", "P(y=1)"]
+    wanted = np.asarray(store.predict_proba("m", given))
+    assert np.allclose(np.column_stack([table[0], table[1]]), wanted, atol=1e-6)
+    hard = caller.post(f"{MODELS}/hard/predictions", json=given.to_pylist(), headers=ARROW_OUT)
+    assert arrow_table(hard.content)["y"].to_pylist() == list(store.predict("hard", given))
+
+
+def test_the_loss_of_a_model_stands_beside_the_priors(modelled: Inside) -> None:
+    store = modelled.service._streams["s"].pyramid
+    told = modelled.caller("train").get(f"{MODELS}/m/loss").json()
+    found = store.loss("m")
+    assert (told["loss"], told["prior"], told["tested"]) == (found.model, found.prior, found.tested)
+    assert told["guarantee"]["level"] == "P1"
 
 
 def test_a_row_that_cannot_be_read_is_refused_alike_alone_and_in_a_list(modelled: Inside) -> None:

@@ -7,12 +7,20 @@ from email.utils import formatdate
 from starlette.responses import Response
 
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import BYTES, SIGNED, Asked
 
 routes = Routes()
-BYTES = "application/octet-stream"
 
 
-@routes.add("GET", "/streams/{stream}/snapshot", "predict", "train")
+@routes.add(
+    "GET",
+    "/streams/{stream}/snapshot",
+    "predict",
+    "train",
+    gives=SIGNED,
+    asks=(Asked("If-None-Match", "the ETag of the one at hand", place="header"),),
+    else_=((304, "the one at hand is as good"),),
+)
 async def snapshot(call: Call) -> Response:
     """The complete tables for clients and edges: signed, compressed, and ending in time (P2)."""
     held = call.request.headers.get("if-none-match")

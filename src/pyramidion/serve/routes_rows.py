@@ -25,13 +25,24 @@ from pyramidion.serve.bodies import (
     wants_arrow,
 )
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
 
 routes = Routes()
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-@routes.add("POST", "/streams/{stream}/observations", "observe")
+@routes.add(
+    "POST",
+    "/streams/{stream}/observations",
+    "observe",
+    takes=ROWS,
+    gives=json_of(named("Receipt")),
+    asks=(
+        Asked("errors", "what becomes of bad rows", {"enum": ["refuse", "skip"]}),
+        Asked("Idempotency-Key", "rows sent again under it are counted once", place="header"),
+    ),
+)
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
     body = await body_of(call.request, call.service.limits)
@@ -50,7 +61,7 @@ def _errors(call: Call) -> Errors:
     raise SchemaError("errors must be refuse or skip; choose one")
 
 
-@routes.add("POST", "/streams/{stream}/features", "predict", "train")
+@routes.add("POST", "/streams/{stream}/features", "predict", "train", takes=ROWS, gives=FEATURES)
 async def features(call: Call) -> Response:
     """Features of rows, from the complete tables."""
     body = await body_of(call.request, call.service.limits)
@@ -63,7 +74,7 @@ async def features(call: Call) -> Response:
     return answer(told | {"guarantee": snapshot.guarantee.to_dict()})
 
 
-@routes.add("GET", "/streams/{stream}/training-set", "train")
+@routes.add("GET", "/streams/{stream}/training-set", "train", gives=TRAINING, asks=WORKLOAD)
 async def training_set(call: Call) -> Response:
     """The hot rows as features and label, streamed: raw (P1), and the log says who read them."""
     workload = workload_of(call.request)

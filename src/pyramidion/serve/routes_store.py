@@ -13,20 +13,40 @@ from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import (
+    FREE,
+    LOG,
+    NAMES,
+    STREAM,
+    TEXT,
+    TOML,
+    WHY,
+    Asked,
+    json_of,
+    listed,
+    named,
+    whole,
+)
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 
 routes = Routes()
-TOML = "application/toml"
 
 
-@routes.add("GET", "/streams")
+@routes.add("GET", "/streams", gives=json_of(whole(streams=NAMES)))
 async def streams(call: Call) -> Response:
     """The streams that this token is for."""
     return answer({"streams": [stream.name for stream in call.service.streams(call.caller)]})
 
 
-@routes.add("PUT", "/streams/{new}", "admin")
+@routes.add(
+    "PUT",
+    "/streams/{new}",
+    "admin",
+    takes=STREAM,
+    gives=json_of(named("Status")),
+    status=201,
+)
 async def create(call: Call) -> Response:
     """Make a stream: of a schema file with a [settings] table, or of both in JSON."""
     name = call.asked("new")
@@ -40,8 +60,8 @@ async def create(call: Call) -> Response:
 def _new(body: bytes, kind: str) -> tuple[Schema, Settings]:
     if kind == TOML:
         told = _toml(body)
-        settings = Settings.from_dict(_table(told.pop("settings", None)))
-        return Schema.from_dict(told), settings
+        knobs = _table(told.pop("settings", None))
+        return Schema.from_dict(told), Settings.from_dict(knobs)
     asked = object_from(body, kind, ("schema", "settings"))
     schema, settings = asked.get("schema"), asked.get("settings")
     if not isinstance(schema, str) or not isinstance(settings, dict):
@@ -68,7 +88,7 @@ def _table(told: object) -> dict[str, Any]:
     return told
 
 
-@routes.add("GET", "/streams/{stream}")
+@routes.add("GET", "/streams/{stream}", gives=json_of(named("Status")))
 async def status(call: Call) -> Response:
     """What the stream holds now."""
     return answer(await apart(lambda: _told(call.stream)))
@@ -80,21 +100,29 @@ def _told(stream: Stream) -> dict[str, object]:
     return {"stream": stream.name, **told}
 
 
-@routes.add("GET", "/streams/{stream}/windows")
+@routes.add(
+    "GET", "/streams/{stream}/windows", gives=json_of(whole(windows=listed(named("Window"))))
+)
 async def windows(call: Call) -> Response:
     """The count windows, from populating to erased."""
     found = await apart(call.pyramid.status)
     return answer({"windows": [asdict(window) for window in found.windows]})
 
 
-@routes.add("GET", "/streams/{stream}/tables")
+@routes.add("GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("Table")))))
 async def tables(call: Call) -> Response:
     """The complete count tables, and the noise in each."""
     found = await apart(call.pyramid.status)
     return answer({"tables": [asdict(table) for table in found.tables]})
 
 
-@routes.add("DELETE", "/streams/{stream}/tables/{table}", "admin")
+@routes.add(
+    "DELETE",
+    "/streams/{stream}/tables/{table}",
+    "admin",
+    gives=json_of(whole(withdrawn=TEXT, tables=NAMES)),
+    asks=(WHY,),
+)
 async def withdraw(call: Call) -> Response:
     """Erase a feature or a group, everywhere and now; the query says why."""
     name, why = call.asked("table"), call.query("why")
@@ -104,13 +132,19 @@ async def withdraw(call: Call) -> Response:
     return answer({"withdrawn": name, "tables": call.pyramid.schema.table_names})
 
 
-@routes.add("GET", "/streams/{stream}/groups")
+@routes.add("GET", "/streams/{stream}/groups", gives=json_of(named("Groups")))
 async def groups(call: Call) -> Response:
     """The groups of features that are counted together."""
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("POST", "/streams/{stream}/groups", "admin")
+@routes.add(
+    "POST",
+    "/streams/{stream}/groups",
+    "admin",
+    takes=json_of(named("NewGroup")),
+    gives=json_of(named("Groups")),
+)
 async def add_group(call: Call) -> Response:
     """Count features together, from the next window that is not open yet."""
     body = await body_of(call.request, call.service.limits)
@@ -121,13 +155,23 @@ async def add_group(call: Call) -> Response:
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("GET", "/streams/{stream}/ledger")
+@routes.add("GET", "/streams/{stream}/ledger", gives=json_of(FREE))
 async def ledger(call: Call) -> Response:
     """What each window has spent on what."""
     return answer((await apart(call.pyramid.ledger.report)).to_dict())
 
 
-@routes.add("GET", "/streams/{stream}/exposure", "admin")
+@routes.add(
+    "GET",
+    "/streams/{stream}/exposure",
+    "admin",
+    gives=json_of(FREE),
+    asks=(
+        Asked("from", "ISO text, or seconds since 1970", needed=True),
+        Asked("to", "the same, not after now", needed=True),
+        Asked("component", "of what", {"enum": list(COMPONENTS)}),
+    ),
+)
 async def exposure(call: Call) -> Response:
     """What an intruder between two moments could read."""
     start, stop = call.query("from"), call.query("to")
@@ -155,19 +199,25 @@ def _moment(text: str) -> object:
         return text
 
 
-@routes.add("GET", "/streams/{stream}/audit-log", "admin")
+@routes.add("GET", "/streams/{stream}/audit-log", "admin", gives=LOG)
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
     return StreamingResponse(call.pyramid.audit_log.export(), media_type=LINES)
 
 
-@routes.add("POST", "/streams/{stream}/advance", "admin")
+@routes.add("POST", "/streams/{stream}/advance", "admin", gives=json_of(FREE))
 async def advance(call: Call) -> Response:
     """Do what is due."""
     return answer(asdict(await apart(call.pyramid.advance)))
 
 
-@routes.add("POST", "/streams/{stream}/reseed", "admin")
+@routes.add(
+    "POST",
+    "/streams/{stream}/reseed",
+    "admin",
+    takes=json_of(named("Why")),
+    gives=json_of(FREE),
+)
 async def reseed(call: Call) -> Response:
     """After a break-in: seal what is populating and go on with fresh noise."""
     body = await body_of(call.request, call.service.limits)

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from pyramidion.errors import FormatError
+from pyramidion.learn.workload import Merge
 
 FIELDS = ("label", "only", "without", "merge")
 
@@ -19,7 +20,7 @@ class Asked(TypedDict):
     label: str | None
     only: list[str] | None
     without: list[str]
-    merge: dict[str, list[Any]] | None
+    merge: Merge | None
 
 
 def workload_from(told: Mapping[str, Any]) -> Asked:
