@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 _ADDRESS, _ROWS, _COLUMNS = range(3)
@@ -32,12 +34,29 @@ class Bundle:
         return type(self), self.arrays
 
 
-@intrinsic
-def _pointer(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
+def _to_pointer(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.int64), codegen
+
+
+def _to_fetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
+        find: Any = cgutils.get_or_insert_function
+        fetch = find(builder.module, kind, "llvm.prefetch.p0")
+        to_read, near, data = (ir.Constant(word, number) for number in (0, 3, 1))
+        builder.call(fetch, [builder.inttoptr(args[0], pointer), to_read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+_pointer: Any = intrinsic(_to_pointer)
+prefetch: Any = intrinsic(_to_fetch)
+"""Have the processor fetch what is at an address, and go on without it."""
 
 
 @njit(inline="always", cache=True)

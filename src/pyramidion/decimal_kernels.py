@@ -45,8 +45,7 @@ _LOW = np.array([low for _, low, _ in _POWERS], dtype=np.uint64)
 _FIRST = np.array([first for _, _, first in _POWERS], dtype=np.int64)
 
 
-@intrinsic
-def _upper(typingctx: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
+def _to_upper(typingctx: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
     """The upper 64 of the 128 bits of a product."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
@@ -57,14 +56,17 @@ def _upper(typingctx: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@intrinsic
-def _leading(typingctx: Any, word: Any) -> Any:  # noqa: ARG001
+def _to_leading(typingctx: Any, word: Any) -> Any:  # noqa: ARG001
     """Zeros before the first bit of a word that is not 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.uint64(types.uint64), codegen
+
+
+_upper: Any = intrinsic(_to_upper)
+_leading: Any = intrinsic(_to_leading)
 
 
 @njit(cache=True, nogil=True)

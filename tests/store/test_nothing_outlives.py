@@ -238,7 +238,7 @@ VERBS: dict[type, dict[str, str]] = {
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
-        "estimates": PAID,
+        **dict.fromkeys(("featurize_json", "estimates"), PAID),
         **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),

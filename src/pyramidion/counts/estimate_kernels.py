@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.bundle_kernels import matrix, vector
+from pyramidion.bundle_kernels import matrix, prefetch, vector
 from pyramidion.counts.kernels import (
     COUNT_MEDIAN,
     DENSE,
@@ -263,6 +263,19 @@ def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any
     return means[index]
 
 
+@njit(inline="always", cache=True)
+def _prefetch(plan: Any, cells32: Any, cells64: Any, labels: Any, keys: Any) -> None:
+    """Ask for all cells of a row at once: of large tables, each is a wait for memory."""
+    for t in range(keys.shape[0]):
+        table, key = t + 1, keys[t, 0]
+        offset, width = plan[table, PLAN_OFFSET], plan[table, PLAN_WIDTH]
+        wide = plan[table, PLAN_WIDE]
+        start, size = (cells64, 8) if wide else (cells32, 4)
+        for row in range(plan[table, PLAN_ROWS]):
+            at = offset + (row * width + place(plan, table, row, key)) * labels
+            prefetch(start + size * np.int64(at))
+
+
 @njit(cache=True, nogil=True)
 def estimate_one(places: Any, keys: Any, out: Any) -> Any:
     """`estimate` for one row and all tables, all else in a bundle: keys[t, 0] to out[column].
@@ -285,6 +298,7 @@ def estimate_one(places: Any, keys: Any, out: Any) -> Any:
     at = np.empty(MAX_ROWS, dtype=np.uint64)
     by_row = by_class[2:].reshape(columns, MAX_ROWS)
     counts, p, means, flags = by_class[0], by_class[1], by_label[0], by_label[1]
+    _prefetch(plan, places[ONE_CELLS32, 0], places[ONE_CELLS64, 0], labels, keys)
     for t in range(keys.shape[0]):
         table, key = t + 1, keys[t, 0]
         if plan[table, PLAN_KIND] == DENSE and key >= plan[table, PLAN_WIDTH]:

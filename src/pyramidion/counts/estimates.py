@@ -145,7 +145,8 @@ class Estimates:
         self.deviations = np.zeros((tables, columns))
         for table in range(1, tables):
             self._study(table)
-        self._kernel, self._one = self._for_kernel(), self._for_one()
+        self._kernel = self._for_kernel()
+        self._one = self._for_one()
 
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
@@ -268,7 +269,8 @@ class Estimates:
         """
         twin = copy(self)
         twin._arena = arena
-        twin._kernel, twin._one = twin._for_kernel(), twin._for_one()
+        twin._kernel = twin._for_kernel()
+        twin._one = twin._for_one()
         return twin
 
     def _for_kernel(self) -> tuple[Any, ...]:
@@ -297,8 +299,7 @@ class Estimates:
         settings, ratio = self._settings, self._settings.estimate == "ratio"
         method = estimate_kernels.RATIO if ratio else estimate_kernels.SHRINKAGE
         return Bundle(
-            self._arena.layout.plan,
-            *self._arena.views(),
+            *self._kernel[:3],  # plan and cells; once in a pickle
             np.array([self._arena.layout.labels, method], dtype=np.int64),
             np.array([settings.backoff_deviation, self._unit], dtype=np.float64),
             self._classes.of_joint,

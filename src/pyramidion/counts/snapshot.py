@@ -44,6 +44,8 @@ class Features(np.ndarray[Any, np.dtype[np.float32]]):
 
     def __array_finalize__(self, other: Any) -> None:
         """Views promise what they view; results of arithmetic or masks promise nothing."""
+        if type(other) is np.ndarray:
+            return  # the usual way here, and one row has little time
         guarantee = getattr(other, "guarantee", None)
         if guarantee is not None and np.may_share_memory(self, other):
             self.guarantee = guarantee
