@@ -5,9 +5,17 @@
     ├── ObservationError       rows that cannot be counted; says which and why, never what
     ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
     ├── StateError             the verb does not fit the state (reading what is populating, ...)
+    │   └── ExpiredError           a snapshot or a model whose time is over; a newer one answers
     ├── FormatError            bytes that are foreign, damaged or from a newer version
-    └── StorageError           the disk refuses: full, read-only, missing; nothing was lost
-        └── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    ├── RequestError           a request that the service does not serve, whatever the store holds
+    │   ├── UnknownCallerError     no token, or none that is known
+    │   ├── ForbiddenError         a token without the role, or for other streams
+    │   ├── MissingError           there is no such route, stream or model
+    │   ├── TooLargeError          more than the service takes at once
+    │   └── BusyError              too much waits already; come back in ``retry_after`` seconds
+    ├── StorageError           the disk refuses: full, read-only, missing; nothing was lost
+    │   └── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    └── UnreachableError       a service that does not answer, or not as ours do
 
 A message names the thing, the rule and the remedy. It never holds a value from
 an observation. ``status`` is the HTTP status the service answers with.
@@ -57,10 +65,59 @@ class StateError(PyramidionError, RuntimeError):
     status = 409
 
 
+class ExpiredError(StateError):
+    """A snapshot or a model whose time is over: what it was made of must be forgotten."""
+
+    status = 503
+
+
 class FormatError(PyramidionError, ValueError):
     """Bytes that are not ours, are damaged, or come from a newer version."""
 
     status = 422
+
+
+class RequestError(PyramidionError):
+    """A request that the service does not serve, whatever the store holds."""
+
+    status = 400
+
+
+class UnknownCallerError(RequestError):
+    """Nobody the service knows: no token, a wrong one, or one that was taken back."""
+
+    status = 401
+
+
+class ForbiddenError(RequestError):
+    """A caller whose token has no role for this, or is for other streams."""
+
+    status = 403
+
+
+class MissingError(RequestError):
+    """There is no such thing, or the caller may not know of it."""
+
+    status = 404
+
+
+class TooLargeError(RequestError):
+    """More than the service takes at once; nothing of it was taken."""
+
+    status = 413
+
+
+class BusyError(RequestError):
+    """Too much waits already; nothing was taken, come back in ``retry_after`` seconds."""
+
+    status = 429
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[BusyError], tuple[str, int]]:
+        return type(self), (str(self), self.retry_after)
 
 
 class StorageError(PyramidionError, OSError):
@@ -71,5 +128,11 @@ class StorageError(PyramidionError, OSError):
 
 class KeyHolderError(StorageError):
     """The holder of the store key cannot be reached, or does not have the key."""
+
+    status = 503
+
+
+class UnreachableError(PyramidionError, ConnectionError):
+    """A service that does not answer, or whose answer is not one of ours."""
 
     status = 503
