@@ -117,9 +117,8 @@ class FreshSnapshot:
         if answer is None:
             return self.current
         data, tag = answer
-        time = self._time
-        now = time()
-        found = snapshot_from(data, verifier=self._verifier(), clock=lambda: time() / 1_000_000)
+        now = self._time()
+        found = snapshot_from(data, verifier=self._verifier(), clock=self._time)
         # An unchanged answer does not make the tables live longer, so ask for all in good time.
         self._etag, self._whole = tag, now + (int(found.expires or now) - now) // 2
         return found

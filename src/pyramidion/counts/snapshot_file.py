@@ -28,12 +28,15 @@ from pyramidion.bins import Cuts, Read
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import ExpiredError, FormatError, StateError
-from pyramidion.expiry import Deadline
+from pyramidion.expiry import Deadline, HighWater
 from pyramidion.guarantee import Guarantee
 from pyramidion.observations import Door
 from pyramidion.schema import Continuous, Schema
 from pyramidion.settings import Settings
 from pyramidion.signed import canonical, sign, unsign
+
+Clock = Callable[[], float] | HighWater
+"""Seconds since 1970; or a clock that several snapshots share, and that never goes back."""
 
 KIND = "snapshot"
 FORMAT = 1
@@ -80,7 +83,7 @@ def etag(told: Mapping[str, object], expires: int | None, checksum: bytes) -> st
 
 
 def snapshot_from(
-    data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Callable[[], float]
+    data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Clock
 ) -> Snapshot:
     """The snapshot in bytes that the service signed; ``clock`` in seconds, as a store's.
 
@@ -139,7 +142,7 @@ def _plain(value: object) -> object:
 # --- in -------------------------------------------------------------------------------------
 
 
-def _read(header: Mapping[str, Any], payload: memoryview, clock: Callable[[], float]) -> Snapshot:
+def _read(header: Mapping[str, Any], payload: memoryview, clock: Clock) -> Snapshot:
     made, expires = int(header["made"]), int(header["expires"])
     deadline = Deadline(expires, clock, latest=made)  # however far the clock was set back
     if deadline.passed():
