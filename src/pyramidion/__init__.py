@@ -16,6 +16,7 @@ __all__ = [
     "Broker",
     "BrokerServer",
     "Categorical",
+    "Client",
     "Continuous",
     "CountFeaturizer",
     "Entry",
@@ -59,6 +60,7 @@ __all__ = [
 _HOMES = {
     "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
     "pyramidion.audit_log": ("AuditLog",),
+    "pyramidion.client": ("Client",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
@@ -95,6 +97,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from pyramidion.audit_chain import Entry, Verification, verify_lines
     from pyramidion.audit_log import AuditLog
+    from pyramidion.client import Client
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,

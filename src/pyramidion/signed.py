@@ -102,14 +102,11 @@ def key_text(key: Ed25519PublicKey) -> str:
 
 
 def key_from(text: str) -> Ed25519PublicKey:
-    """A public key from what `key_text` gave."""
+    """A public key from what `key_text` gave, or from its digits alone."""
     try:
-        if not text.startswith(_KEY):
-            raise ValueError
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text[len(_KEY) :].strip()))
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text.strip().removeprefix(_KEY)))
     except ValueError:
-        told = None
+        pass
     raise FormatError(
-        f"this is no public key of a service; give {_KEY} and 64 hexadecimal digits, as its "
-        f"/v1/key says"
-    ) from told
+        "this is no public key of a service; give the 64 hexadecimal digits that its /v1/key says"
+    )

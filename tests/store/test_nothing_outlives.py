@@ -258,6 +258,7 @@ EXPORTS = {
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
+    "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
     **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),

@@ -19,7 +19,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
 from pyramidion.encoding import Encoder
-from pyramidion.errors import ObservationError, StateError
+from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
@@ -110,7 +110,7 @@ class Snapshot:
             self.expire("its time is over")
         estimates: Estimates | None = vars(self).get("estimates")
         if self._expired or estimates is None:
-            raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
+            raise ExpiredError(f"this snapshot has expired: {self._expired}; take a new one")
         return estimates
 
     def holds(self, arena: Arena | None) -> bool:

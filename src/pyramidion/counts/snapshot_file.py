@@ -27,13 +27,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pyramidion.bins import Cuts, Read
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import FormatError, StateError
-from pyramidion.expiry import Deadline
+from pyramidion.errors import ExpiredError, FormatError, StateError
+from pyramidion.expiry import Deadline, HighWater
 from pyramidion.guarantee import Guarantee
 from pyramidion.observations import Door
 from pyramidion.schema import Continuous, Schema
 from pyramidion.settings import Settings
 from pyramidion.signed import canonical, sign, unsign
+
+Clock = Callable[[], float] | HighWater
+"""Seconds since 1970; or a clock that several snapshots share, and that never goes back."""
 
 KIND = "snapshot"
 FORMAT = 1
@@ -55,7 +58,7 @@ def snapshot_bytes(
     """A snapshot as bytes that `snapshot_from` reads; ``now`` and ``life`` in microseconds."""
     expires = now + life if snapshot.expires is None else min(snapshot.expires, now + life)
     if expires <= now:
-        raise StateError("a window in this snapshot is past its retention; take a new one")
+        raise ExpiredError("a window in this snapshot is past its retention; take a new one")
     arena = _arena(snapshot)
     parts, secret = arena.to_parts(), arena.layout.secret
     raw = b"".join(parts)
@@ -80,7 +83,7 @@ def etag(told: Mapping[str, object], expires: int | None, checksum: bytes) -> st
 
 
 def snapshot_from(
-    data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Callable[[], float]
+    data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Clock
 ) -> Snapshot:
     """The snapshot in bytes that the service signed; ``clock`` in seconds, as a store's.
 
@@ -104,7 +107,7 @@ def _arena(snapshot: Snapshot) -> Arena:
     snapshot._fresh()
     arena: Arena | None = vars(snapshot).get("_arena")
     if arena is None:
-        raise StateError("this snapshot has just expired; take a new one")
+        raise ExpiredError("this snapshot has just expired; take a new one")
     return arena
 
 
@@ -139,11 +142,11 @@ def _plain(value: object) -> object:
 # --- in -------------------------------------------------------------------------------------
 
 
-def _read(header: Mapping[str, Any], payload: memoryview, clock: Callable[[], float]) -> Snapshot:
+def _read(header: Mapping[str, Any], payload: memoryview, clock: Clock) -> Snapshot:
     made, expires = int(header["made"]), int(header["expires"])
     deadline = Deadline(expires, clock, latest=made)  # however far the clock was set back
     if deadline.passed():
-        raise StateError("this snapshot has expired: its time is over; fetch a new one")
+        raise ExpiredError("this snapshot has expired: its time is over; fetch a new one")
     length = int.from_bytes(payload[:2], "little")
     secret, packed = bytes(payload[2 : 2 + length]), payload[2 + length :]
     raw = pa.Codec("zstd").decompress(packed, decompressed_size=int(header["size"]))
