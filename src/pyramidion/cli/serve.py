@@ -127,7 +127,7 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     refuse_missing("the service", ["fastapi", "uvicorn", "msgspec", "prometheus_client"], "serve")
-    from pyramidion.serve.logs import begin as begin_logs
+    from pyramidion.serve.logs import logged
     from pyramidion.serve.server import Certificate, bound
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
@@ -137,8 +137,7 @@ def serve(arguments: argparse.Namespace) -> None:
     pair = arguments.certificate, arguments.certificate_key
     certificate = None if arguments.certificate is None else Certificate(*pair)
     ours_to_interrupt()
-    begin_logs()
-    with bound(arguments.host, arguments.port) as listening:
+    with logged(), bound(arguments.host, arguments.port) as listening:
         host, port = listening.getsockname()[:2]
         service = Service(
             arguments.data,

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import warnings
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -24,6 +26,10 @@ FIELDS = (
     *("places", "reason", "stream", "by", "roles", "streams", "trouble"),
 )
 """What a line may hold besides its time, level and event; all else that is given is left out."""
+MOST = 10_000
+"""Lines that wait to be written."""
+SOON = 0.05  # seconds until they are
+PATIENCE = 2.0  # seconds that the last ones have
 OURS = "pyramidion"
 SPOKEN = ("uvicorn",)
 """Packages whose messages are told, below errors; of others only where they came from."""
@@ -68,31 +74,71 @@ def _places(record: logging.LogRecord) -> list[str]:
     return [f"{record.pathname}:{record.lineno}", *places(problem)]
 
 
-def begin(stream: TextIO | None = None) -> logging.Handler:
-    """Have everything that is logged come out as JSON lines on stderr; `end` undoes it."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(Lines())
-    handler.set_name("pyramidion")
-    root = logging.getLogger()
+class Behind(logging.Handler):
+    """Writes lines from a thread of its own, so that who reads them slowly keeps nobody waiting.
+
+    What does not fit any more is dropped, and how much is told.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.setFormatter(Lines())
+        self._stream = stream
+        self._lines: deque[str] = deque(maxlen=MOST)
+        self._dropped = 0
+        self._stop = threading.Event()
+        self._writer = threading.Thread(target=self._write, name="pyramidion log", daemon=True)
+        self._writer.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line."""
+        self._dropped += len(self._lines) == MOST
+        self._lines.append(self.format(record))  # the oldest goes where there is no room
+
+    def _write(self) -> None:
+        while not self._stop.wait(SOON):
+            self._write_all()
+        self._write_all()
+
+    def _write_all(self) -> None:
+        lines = []
+        while self._lines:
+            lines.append(self._lines.popleft())
+        missing, self._dropped = self._dropped, 0
+        if missing:
+            lines.append(msgspec.json.encode({"event": "lines dropped", "lines": missing}).decode())
+        if lines:
+            with suppress(OSError, ValueError):  # nobody reads
+                self._stream.write("\n".join([*lines, ""]))
+                self._stream.flush()
+
+    def close(self) -> None:
+        """Write what is left, unless nobody reads it."""
+        self._stop.set()
+        self._writer.join(PATIENCE)
+        super().close()
+
+
+@contextmanager
+def logged(stream: TextIO | None = None) -> Iterator[None]:
+    """Meanwhile everything that is logged comes out as JSON lines, by default on stderr."""
+    root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
+    former = root.level, access.disabled, logging.raiseExceptions, threading.excepthook
+    handler = Behind(stream or sys.stderr)
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.access").disabled = True
-    logging.raiseExceptions = False  # a line that cannot be written is not told with a traceback
     logging.captureWarnings(True)
+    access.disabled = True  # it would tell paths and queries
+    logging.raiseExceptions = False  # a line that cannot be made is not told with its values
     threading.excepthook = _in_a_thread
-    return handler
-
-
-def end(handler: logging.Handler) -> None:
-    """Leave logging as it was."""
-    root = logging.getLogger()
-    root.removeHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.access").disabled = False
-    logging.raiseExceptions = True
-    logging.captureWarnings(False)
-    threading.excepthook = threading.__excepthook__
-    warnings.resetwarnings()
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(former[0])
+        logging.captureWarnings(False)
+        _, access.disabled, logging.raiseExceptions, threading.excepthook = former
+        handler.close()
 
 
 def _in_a_thread(told: threading.ExceptHookArgs) -> None:

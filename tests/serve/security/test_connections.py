@@ -1,0 +1,202 @@
+"""Slow, cut and lying connections: each ends, none takes the others with it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pyramidion.serve.limits import Limits
+from tests.serve.security.guarded import STREAM, Guarded, Listening, read_all
+
+QUICK = Limits(
+    header_seconds=0.5,
+    body_seconds=0.5,
+    unread_seconds=0.5,
+    idle_seconds=1,
+    connections=8,
+    header_bytes=8_192,
+)
+PATH = f"/v1/streams/{STREAM}/observations"
+
+Listens = Callable[[Guarded], Listening]
+Makes = Callable[..., Guarded]
+
+
+@pytest.fixture
+def place(fresh: Makes, listening: Listens) -> tuple[Guarded, Listening]:
+    guarded = fresh(QUICK)
+    return guarded, listening(guarded)
+
+
+Place = tuple[Guarded, Listening]
+
+
+def head(guarded: Guarded, *fields: str, method: str = "POST", path: str = PATH) -> bytes:
+    token = guarded.token("observe")
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", *fields]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def told(data: bytes) -> tuple[int, str]:
+    """Status and code of the last answer in some bytes."""
+    header, _, body = data.rpartition(b"\r\n\r\n")
+    status = int(header.rpartition(b"HTTP/1.1 ")[2][:3])
+    return status, json.loads(body)["error"]["code"]
+
+
+def alive(listening: Listening) -> bool:
+    found = listening.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    return found.startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_that_says_nothing_is_closed(place: Place) -> None:
+    with place[1].connect() as made:
+        assert read_all(made) == b""
+
+
+def test_a_header_that_comes_in_drops_is_not_waited_for(place: Place) -> None:
+    with place[1].connect() as made:
+        begun = time.monotonic()
+        try:
+            for byte in b"GET /healthz HTTP/1.1\r\n" + b"x: y\r\n" * 1_000:
+                made.sendall(bytes([byte]))
+                time.sleep(0.02)
+        except OSError:
+            pass
+        assert time.monotonic() - begun < 60
+        assert read_all(made) == b""
+    assert alive(place[1])
+
+
+def test_drops_after_an_answer_are_not_waited_for_either(place: Place) -> None:
+    with place[1].connect() as made:
+        made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        made.recv(65_536)
+        with pytest.raises(OSError):  # noqa: PT011 reset or broken, as it happens
+            for _ in range(3_000):
+                made.sendall(b"G")
+                time.sleep(0.02)
+
+
+def test_a_body_that_does_not_come_gets_408_and_the_connection_ends(place: Place) -> None:
+    found = place[1].send(head(place[0], "Content-Length: 100") + b"[")
+    assert told(found) == (408, "SlowError")
+    assert b"connection: close" in found.lower()
+
+
+def test_a_body_that_comes_in_drops_gets_408(place: Place) -> None:
+    with place[1].connect() as made:
+        made.sendall(head(place[0], "Content-Length: 100000"))
+        try:
+            for _ in range(1_000):
+                made.sendall(b" ")
+                time.sleep(0.02)
+        except OSError:
+            pass
+        data = read_all(made)
+    assert not data or told(data) == (408, "SlowError")
+
+
+def test_chunks_without_an_end_get_408(place: Place) -> None:
+    found = place[1].send(head(place[0], "Transfer-Encoding: chunked") + b"1\r\n[\r\n")
+    assert told(found) == (408, "SlowError")
+
+
+def test_a_chunked_body_is_read(place: Place) -> None:
+    body = b"2\r\n[]\r\n0\r\n\r\n"
+    found = place[1].send(head(place[0], "Transfer-Encoding: chunked", "Connection: close") + body)
+    assert found.startswith((b"HTTP/1.1 200", b"HTTP/1.1 422"))
+
+
+def test_chunks_that_lie_are_not_understood(place: Place) -> None:
+    begun = head(place[0], "Transfer-Encoding: chunked")
+    assert told(place[1].send(begun + b"zz\r\n")) == (400, "RequestError")
+
+
+def test_both_lengths_are_not_understood(place: Place) -> None:
+    fields = "Content-Length: 2", "Content-Length: 3"
+    assert told(place[1].send(head(place[0], *fields) + b"[]"))[0] == 400
+
+
+def test_bytes_beyond_the_length_are_no_second_request(place: Place) -> None:
+    found = place[1].send(head(place[0], "Content-Length: 2") + b"[]GARBAGE\r\n\r\n")
+    assert found.count(b"HTTP/1.1 ") == 2
+    assert told(found) == (400, "RequestError")
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "x", "99999999999999999999999999"])
+def test_a_length_that_is_none_is_refused(place: Place, length: str) -> None:
+    found = place[1].send(head(place[0], f"Content-Length: {length}"))
+    assert told(found)[0] in (400, 413)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\n\r\n",
+        b"\r\n" * 10_000,
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"x: " + b"y" * 20_000,
+    ],
+)
+def test_what_is_not_http_is_told_so_in_the_one_shape(place: Place, garbage: bytes) -> None:
+    found = place[1].send(garbage)
+    assert not found or told(found) == (400, "RequestError")
+    assert alive(place[1])
+
+
+def test_a_connection_that_is_cut_in_a_body_takes_nothing_with_it(place: Place) -> None:
+    for _ in range(5):
+        with place[1].connect() as made:
+            made.sendall(head(place[0], "Content-Length: 100") + b"[")
+    assert alive(place[1])
+    admission = place[0].service.admission
+    end = time.monotonic() + 60
+    while (admission.held or any(admission.answering.values())) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert admission.held == 0
+    assert set(admission.answering.values()) == {0}
+
+
+def test_more_connections_than_may_be_are_closed(place: Place) -> None:
+    made = [place[1].connect() for _ in range(8)]
+    time.sleep(0.1)
+    with place[1].connect() as one_more:
+        assert read_all(one_more) == b""
+    for each in made:
+        each.close()
+
+
+def test_an_idle_connection_is_closed(place: Place) -> None:
+    with place[1].connect() as made:
+        made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_all(made).count(b"HTTP/1.1 200") == 1
+
+
+def test_an_answer_that_nobody_reads_is_given_up(place: Place) -> None:
+    guarded, listening = place
+    with listening.connect() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        asked = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+        with pytest.raises(OSError):  # noqa: PT011 reset or broken, as it happens
+            for _ in range(100_000):
+                made.sendall(asked)
+                time.sleep(0.001)
+    assert alive(listening)
+
+
+def test_a_websocket_is_not_opened(place: Place) -> None:
+    fields = "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: eA=="
+    with place[1].connect() as made:
+        made.sendall(head(place[0], *fields, method="GET", path="/v1/streams"))
+        assert made.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_no_answer_says_what_serves(place: Place) -> None:
+    found = place[1].send(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert b"\r\nserver:" not in found.lower()

@@ -1,0 +1,157 @@
+"""Bodies nobody would write: whatever comes, no route with a body breaks or quotes it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyramidion.serve.bodies import ARROW, JSON
+from tests.serve.security.guarded import MARKER, MODEL, STREAM, Guarded, arrow_bytes
+from tests.store.stores import SCHEMA, TINY, rows
+
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", f"/v1/streams/{STREAM}/observations"): [{"t": 1, "y": 1, "a": "q", "b": "x"}],
+    ("POST", f"/v1/streams/{STREAM}/features"): [{"a": "q", "b": "x"}],
+    ("POST", f"/v1/streams/{STREAM}/models/{MODEL}/predictions"): {"a": "q", "b": "x"},
+    ("PUT", f"/v1/streams/{STREAM}/models/fuzzed"): {
+        "estimator": "LogisticRegression",
+        "params": {"C": 1.0},
+        "label": "y",
+        "only": ["a"],
+        "without": [],
+        "merge": None,
+    },
+    ("PUT", "/v1/streams/fuzzed"): {"schema": SCHEMA.to_toml(), "settings": TINY},
+    ("POST", f"/v1/streams/{STREAM}/groups"): {"features": ["a", "b"]},
+    ("POST", f"/v1/streams/{STREAM}/reseed"): {"why": "fuzzed"},
+    ("POST", "/v1/tokens"): {"name": "fuzzed", "roles": ["observe"], "streams": ["s"]},
+}
+"""A good body of each route that reads one."""
+ROWS = tuple(list(BODIES)[:3])
+TAKEN = {
+    ("PUT", "/v1/streams/fuzzed"),
+    ("PUT", f"/v1/streams/{STREAM}/models/fuzzed"),
+    ("POST", f"/v1/streams/{STREAM}/reseed"),
+}
+"""Routes whose good bodies change the store: they get fewer, and only bad ones."""
+
+each_route = pytest.mark.parametrize("route", BODIES, ids=lambda route: route[1])
+each_row_route = pytest.mark.parametrize("route", ROWS, ids=lambda route: route[1])
+often = settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.just(MARKER)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def sent(guarded: Guarded, route: tuple[str, str], body: bytes, kind: str = JSON) -> None:
+    answer = guarded.ask(*route, content=body, headers={"Content-Type": kind})
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert set(answer.json()) == {"error"}
+        assert route not in ROWS or MARKER not in answer.text
+
+
+@each_route
+@often
+@given(body=values)
+def test_any_json_is_taken_or_refused(guarded: Guarded, route: tuple[str, str], body: Any) -> None:
+    sent(guarded, route, json.dumps(body).encode())
+
+
+@each_route
+@often
+@given(body=st.binary(max_size=200), kind=st.sampled_from([JSON, ARROW, "text/plain"]))
+def test_any_bytes_are_refused_or_taken(
+    guarded: Guarded, route: tuple[str, str], body: bytes, kind: str
+) -> None:
+    sent(guarded, route, body, kind)
+
+
+@each_route
+@often
+@given(data=st.data())
+def test_a_good_body_with_one_value_put_in_another_place_is_taken_or_refused(
+    guarded: Guarded, route: tuple[str, str], data: st.DataObject
+) -> None:
+    told = json.loads(json.dumps(BODIES[route]))
+    target = told[0] if isinstance(told, list) else told
+    name = data.draw(st.sampled_from(sorted(target)))
+    target[name] = data.draw(values)
+    sent(guarded, route, json.dumps(told).encode())
+
+
+@each_route
+@often
+@given(data=st.data())
+def test_a_good_body_with_bytes_changed_is_taken_or_refused(
+    guarded: Guarded, route: tuple[str, str], data: st.DataObject
+) -> None:
+    if route in TAKEN:
+        return
+    body = bytearray(json.dumps(BODIES[route]).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    sent(guarded, route, bytes(body))
+
+
+@each_row_route
+@pytest.mark.parametrize("seed", range(8))
+def test_an_arrow_stream_with_bytes_changed_is_taken_or_refused(
+    guarded: Guarded, route: tuple[str, str], seed: int
+) -> None:
+    made = random.Random(seed)
+    table = rows(20, guarded.clock.now)
+    if seed % 2:
+        table = table.set_column(2, "a", table["a"].dictionary_encode())
+    whole = arrow_bytes(table)
+    for _ in range(60):
+        body = bytearray(whole)
+        for _ in range(made.choice((1, 1, 2, 8))):
+            body[made.randrange(len(body))] = made.choice((0, 1, 0x7F, 0x80, 0xFF))
+        if made.random() < 0.2:
+            del body[made.randrange(len(body)) :]
+        sent(guarded, route, bytes(body), ARROW)
+
+
+def test_every_route_that_reads_a_body_is_fuzzed(guarded: Guarded) -> None:
+    known = {
+        (method, path.replace("fuzzed", "{x}").replace(STREAM, "{x}").replace(MODEL, "{x}"))
+        for method, path in BODIES
+    }
+    for route in guarded.app.routes:
+        for method in getattr(route, "methods", None) or ():
+            parts = route.path.split("/")
+            path = "/".join("{x}" if part.startswith("{") else part for part in parts)
+            if method in ("POST", "PUT") and (method, path) not in known:
+                assert reads_nothing(guarded, method, route.path), (method, route.path)
+
+
+def reads_nothing(guarded: Guarded, method: str, path: str) -> bool:
+    """Whether a route answers the same whatever its body is: it has none."""
+    names = {"stream": "nix", "model": "nix", "id": "nix", "table": "nix", "new": "nix"}
+    answers = {
+        guarded.ask(method, path.format(**names), content=body).status_code
+        for body in (b"{", b"{}", b"\xff")
+    }
+    return len(answers) == 1

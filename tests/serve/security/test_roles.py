@@ -1,0 +1,205 @@
+"""Who may call what: every route times every role, by the table of the design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fastapi import FastAPI
+
+from pyramidion.errors import StateError
+from pyramidion.serve.access import ROLES
+from pyramidion.serve.routing import OPEN, refuse_unguarded
+from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer, code_of
+
+ANY = frozenset(ROLES)
+S, M = "/v1/streams/{stream}", "/v1/streams/{stream}/models/{model}"
+ASK = frozenset({"predict", "train"})
+TABLE: dict[tuple[str, str], frozenset[str]] = {
+    ("GET", "/v1/streams"): ANY,
+    ("GET", S): ANY,
+    ("PUT", "/v1/streams/{new}"): frozenset({"admin"}),
+    ("DELETE", S): frozenset({"admin"}),
+    ("POST", f"{S}/observations"): frozenset({"observe"}),
+    ("POST", f"{S}/features"): ASK,
+    ("GET", f"{S}/training-set"): frozenset({"train"}),
+    ("GET", f"{S}/snapshot"): ASK,
+    ("GET", f"{S}/models"): ASK,
+    ("GET", M): ASK,
+    ("PUT", M): frozenset({"train"}),
+    ("DELETE", M): frozenset({"train"}),
+    ("POST", f"{M}/predictions"): frozenset({"predict"}),
+    ("POST", f"{M}/retrain"): frozenset({"train"}),
+    ("GET", f"{M}/export"): frozenset({"predict"}),
+    ("GET", f"{M}/loss"): frozenset({"train"}),
+    ("GET", f"{S}/windows"): ANY,
+    ("GET", f"{S}/tables"): ANY,
+    ("GET", f"{S}/groups"): ANY,
+    ("GET", f"{S}/ledger"): ANY,
+    ("POST", f"{S}/groups"): frozenset({"admin"}),
+    ("DELETE", f"{S}/tables/{{table}}"): frozenset({"admin"}),
+    ("POST", f"{S}/advance"): frozenset({"admin"}),
+    ("POST", f"{S}/reseed"): frozenset({"admin"}),
+    ("GET", f"{S}/exposure"): frozenset({"admin"}),
+    ("GET", f"{S}/audit-log"): frozenset({"admin"}),
+    ("GET", f"{S}/vault"): frozenset({"admin"}),
+    ("POST", f"{S}/vault/requests"): frozenset({"custodian-request"}),
+    ("GET", "/v1/tokens"): frozenset({"admin"}),
+    ("POST", "/v1/tokens"): frozenset({"admin"}),
+    ("DELETE", "/v1/tokens/{id}"): frozenset({"admin"}),
+    ("GET", "/metrics"): frozenset({"admin"}),
+}
+OF_ALL = ("/v1/tokens", "/v1/tokens/{id}", "/metrics")
+"""What is for admins of all streams alone."""
+
+each_route = pytest.mark.parametrize("route", TABLE, ids=" ".join)
+each_role = pytest.mark.parametrize("role", ROLES)
+
+
+def routes_of(app: FastAPI) -> set[tuple[str, str]]:
+    return {
+        (method, route.path)
+        for route in app.routes
+        for method in getattr(route, "methods", None) or ("ANY",)
+        if route.path not in OPEN
+    }
+
+
+def address(path: str, stream: str = STREAM) -> str:
+    names = {"stream": stream, "new": stream, "model": MODEL, "table": "nix", "id": "0" * 16}
+    return path.format(**names)
+
+
+def asked(guarded: Guarded, route: tuple[str, str], stream: str = STREAM) -> str:
+    """The address of a route that is there; one that is not is skipped over."""
+    method, path = route
+    if method == "DELETE" and path in (S, M):  # allowed, it would take away what others ask for
+        return address(path, stream).replace(MODEL, "nix") if path == M else address(path, "nix")
+    return address(path, stream)
+
+
+def exists(guarded: Guarded, route: tuple[str, str]) -> bool:
+    return route in routes_of(guarded.app)
+
+
+def test_every_route_is_in_the_table_or_meant_to_be_open(guarded: Guarded) -> None:
+    assert routes_of(guarded.app) <= set(TABLE)
+
+
+def test_the_open_routes_are_these_and_no_others() -> None:
+    assert {
+        "/healthz",
+        "/readyz",
+        "/v1/key",
+        "/openapi.json",
+        "/docs",
+        "/docs/oauth2-redirect",
+        "/redoc",
+    } >= OPEN
+
+
+def test_an_app_with_a_route_that_asks_nobody_is_not_made() -> None:
+    app = FastAPI()
+    app.add_api_route("/v1/streams/{stream}/everything", lambda: None)
+    with pytest.raises(StateError, match="open to everybody"):
+        refuse_unguarded(app)
+
+
+def test_open_routes_tell_nothing_of_streams_or_tokens(guarded: Guarded) -> None:
+    for path in OPEN:
+        told = guarded.client.get(path)
+        assert told.status_code in (200, 404)
+        assert STREAM not in told.text
+        assert OTHER not in told.text
+
+
+@each_role
+@each_route
+def test_a_role_gets_in_where_the_table_says_so(
+    guarded: Guarded, route: tuple[str, str], role: str
+) -> None:
+    if not exists(guarded, route):
+        return
+    answer = guarded.ask(route[0], asked(guarded, route), role)
+    if role in TABLE[route]:
+        assert answer.status_code not in (401, 403, 429, 500)
+    else:
+        assert (answer.status_code, code_of(answer)) == (403, "ForbiddenError")
+
+
+@each_route
+def test_nobody_gets_in_without_a_token_that_is_known(
+    guarded: Guarded, route: tuple[str, str]
+) -> None:
+    if not exists(guarded, route):
+        return
+    gone = guarded.token()
+    guarded.outside.remove(gone.split("_")[1])
+    known = guarded.token()
+    wrong = known[:-1] + ("A" if known[-1] != "A" else "B")
+    strangers: list[dict[str, str]] = [
+        {},
+        bearer(gone),
+        bearer(wrong),
+        bearer("pyr_" + "0" * 16 + "_" + "A" * 43),
+        {"Authorization": f"Basic {known}"},
+        {"Authorization": known},
+        bearer(known.upper()),
+        bearer(known + "x"),
+        bearer(""),
+    ]
+    for headers in strangers:
+        answer = guarded.client.request(route[0], asked(guarded, route), headers=headers)
+        assert (answer.status_code, code_of(answer)) == (401, "UnknownCallerError")
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@each_route
+def test_a_token_of_another_stream_cannot_tell_a_stream_from_none(
+    guarded: Guarded, route: tuple[str, str]
+) -> None:
+    method, path = route
+    if not exists(guarded, route) or "{stream}" not in path and "{new}" not in path:
+        return
+    token = guarded.token(streams=(OTHER,))
+    there = guarded.ask(method, address(path), token=token)
+    nowhere = guarded.ask(method, address(path, "nowhere"), token=token)
+    assert there.status_code in (403, 404, 422)
+    assert (there.status_code, there.content) == (nowhere.status_code, nowhere.content)
+    assert STREAM not in there.text
+
+
+@each_route
+def test_a_role_that_may_not_cannot_tell_a_stream_from_none(
+    guarded: Guarded, route: tuple[str, str]
+) -> None:
+    method, path = route
+    for role in ROLES:
+        if role not in TABLE[route] and exists(guarded, route):
+            token = guarded.token(role)
+            there = guarded.ask(method, address(path), token=token)
+            nowhere = guarded.ask(method, address(path, "nowhere"), token=token)
+            assert (there.status_code, there.content) == (403, nowhere.content)
+
+
+@pytest.mark.parametrize("path", OF_ALL)
+def test_an_admin_of_one_stream_has_no_say_over_the_service(guarded: Guarded, path: str) -> None:
+    token = guarded.token("admin", streams=(STREAM,))
+    for method, known in TABLE:
+        if known == path:
+            assert guarded.ask(method, address(path), token=token).status_code == 403
+
+
+def test_a_token_lists_only_its_streams(guarded: Guarded) -> None:
+    told = guarded.ask("GET", "/v1/streams", token=guarded.token("observe", streams=(OTHER,)))
+    assert told.json() == {"streams": [OTHER]}
+
+
+def test_an_unknown_address_and_a_wrong_method_have_the_one_shape(guarded: Guarded) -> None:
+    assert code_of(guarded.client.get("/v1/nix")) == "MissingError"
+    assert code_of(guarded.client.patch("/v1/streams")) == "RequestError"
+
+
+def test_metrics_are_open_only_where_that_was_said(fresh: Callable[..., Guarded]) -> None:
+    assert fresh().client.get("/metrics").status_code == 401
+    assert fresh(open_metrics=True).client.get("/metrics").status_code == 200
