@@ -65,7 +65,8 @@ class HighWater:
 class Deadline:
     """The moment from which on a copy answers no more, in microseconds since 1970.
 
-    ``clock`` is in seconds, as the store's. Once passed, a deadline stays passed.
+    ``clock`` is in seconds, as the store's; it is at least ``seen``, such as when the store made
+    the copy. Once passed, a deadline stays passed.
 
     >>> times = iter([1.0, 2.0, 5.0, 1.0])
     >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)
@@ -78,10 +79,11 @@ class Deadline:
         expires_us: int,
         clock: Callable[[], float],
         *,
+        seen: int = 0,
         passing: Callable[[], int] = passing,
     ) -> None:
         self.expires = expires_us
-        self._time = HighWater(wall=lambda: int(clock() * 1_000_000), passing=passing)
+        self._time = HighWater(seen, wall=lambda: int(clock() * 1_000_000), passing=passing)
 
     def now(self) -> int:
         """What time it is: the latest of the clock, of what it showed, and of what has passed."""
