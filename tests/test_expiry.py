@@ -55,6 +55,16 @@ def test_a_deadline_that_has_passed_stays_passed() -> None:
     assert deadline.passed()
 
 
+def test_a_clock_that_is_behind_the_store_gives_no_more_time_than_the_store_did() -> None:
+    times = Times(10.0)
+    deadline = Deadline(
+        70 * SECOND, lambda: times.wall, latest=60 * SECOND, passing=lambda: times.passed * SECOND
+    )
+    assert not deadline.passed()
+    times.wall, times.passed = 20.0, 10
+    assert deadline.passed()
+
+
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)), min_size=1))
 def test_a_deadline_is_the_latest_of_all_clocks(moves: list[tuple[int, int]]) -> None:
     times = Times(0.0)

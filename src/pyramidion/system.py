@@ -73,6 +73,7 @@ from pyramidion.training import Training
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from pyramidion.learn.exports import Export
     from pyramidion.vault.custody import PublicKey
     from pyramidion.vault.reader import GrantedRows
     from pyramidion.vault.vault import Vault
@@ -486,6 +487,28 @@ class Pyramid:
         """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
         self._usable()
         return self._threads.move(lambda: self._measures.learning_curve(name, within, sizes))
+
+    def export(self, name: str) -> Export:
+        """A model for an edge, as a header and bytes without code: P1, for memory alone.
+
+        It ends with the model, and after a `hot_step` at the latest. The audit log tells it.
+        """
+        self._usable()
+        now, told = self._now(), dict[str, Fact](name=name)
+
+        def done() -> Export:
+            self._training.asked(name, now)
+            model, life = self._training.model(name).begun(), self.settings.hot_step_us
+            try:
+                promise = self._serving.snapshot().guarantee
+                exports = import_module("pyramidion.learn.exports")
+                parts: Export = exports.exported(model, guarantee=promise, now=now, life=life)
+            finally:
+                model.ended()
+            told["version"] = parts[0]["version"]
+            return parts
+
+        return self._noted("model.exported", now, told, done)
 
     def loss(self, name: str) -> Loss:
         """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""

@@ -32,6 +32,7 @@ from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PyramidionError, SchemaError, StateError
 from pyramidion.learn.fitting import Failed, Trainer, Work
 from pyramidion.learn.jobs import timed
+from pyramidion.learn.linear import Linear
 from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked
 from pyramidion.learn.recipes import Recipe, estimator_of, packages_of, recipe_of
 from pyramidion.learn.workload import Workload
@@ -301,6 +302,7 @@ class Training:
         estimator, took = found
         seen = len(lesson.X), lesson.last, now
         fitted = Fitted(estimator, names, tables, *seen, *version, took, lesson.expires)
+        fitted.quick = Linear.of(estimator, model.classes)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import csv
+from sklearn.linear_model import Ridge
 
 import pyramidion
 from pyramidion import (
@@ -48,6 +49,7 @@ from pyramidion.exposure.exposed import (
 )
 from pyramidion.files import DataFile
 from pyramidion.intrusion import Reseed
+from pyramidion.learn.exports import KINDS
 from pyramidion.privacy import ledger
 from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
@@ -109,11 +111,20 @@ ENTRIES = {
     "store.created": {"store": DRAWN, "former": DRAWN},
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
+    "model.exported": {"name": PUBLIC, "version": PUBLIC},
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
 }
 """The facts of each kind of entry of an audit log."""
+HEADER = dict.fromkeys(
+    (
+        *("edition", "name", "version", "format", "label", "classes", "features", "tables"),
+        *("made", "expires", "guarantee", "packages"),
+    ),
+    PUBLIC,
+)
+"""What stands in the header of an exported model; the payload is P1."""
 FILES = {
     "lock": PUBLIC,
     "catalogue.db": "see CATALOGUE",
@@ -232,6 +243,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",
         "loss": "P1: in memory, forgotten when its rows leave",
+        "export": "P1: in memory, for an edge, which drops it when its rows leave",
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
         **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
@@ -345,6 +357,10 @@ class Life:
         for day in (120.3, 125.1, 129.8, 130.5):
             self.observe(day)
         self.show(self.store.snapshot().names, self.store.snapshot().guarantee)
+        self.store.register("model", Ridge())
+        header, _ = self.store.export("model")
+        self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
+        self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
             self.observe(day, 4)
@@ -472,6 +488,10 @@ def test_a_vault_adds_one_fact_and_the_files_of_its_backlog(tmp_path):
     assert sorted(name.rpartition(".")[2] for name in backlog) == ["json", "parquet"]
 
 
+def test_everything_in_the_header_of_an_exported_model_is_mapped():
+    assert set(KINDS) == set(HEADER)
+
+
 def test_every_field_of_every_output_is_mapped():
     for output, fields in OUTPUTS.items():
         assert {field.name for field in dataclasses.fields(output)} == set(fields), output
@@ -491,7 +511,7 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
-    known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]"}
+    known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
             call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)

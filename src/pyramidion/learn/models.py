@@ -16,19 +16,16 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
 from pyramidion.checks import Value
-from pyramidion.counts.snapshot import Features, Snapshot
+from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PrivacyError, SchemaError, StateError
-from pyramidion.learn.jobs import aligned
+from pyramidion.learn.answers import Answers, columns
+from pyramidion.learn.linear import Linear
 from pyramidion.learn.recipes import Recipe, estimator_of
 from pyramidion.learn.workload import Workload
 from pyramidion.observations import Rows
 
 UNTRAINED = "it has not been trained yet"
 EXPIRED = "what it learned from has left; take the one that `models` has now"
-
-
-class Predictions(Features):
-    """Predictions that say what they promise: ``predictions.guarantee``."""
 
 
 @dataclass(eq=False)
@@ -54,10 +51,12 @@ class Fitted:
     """Seconds that it was trained."""
     expires: int
     """When the first row or window that it learned from leaves at the latest, in microseconds."""
+    quick: Linear | None = None
+    """The same for one row at a time, where it is linear; goes with the estimator."""
 
     def expire(self) -> None:
         """Drop what was learned."""
-        self.estimator = None
+        self.estimator = self.quick = None
 
     def __reduce__(self) -> Any:
         raise PrivacyError(
@@ -154,36 +153,27 @@ class Model:
 
     def predict(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
         """The likeliest class, or the expected number."""
-        fitted = self._ready()
-        X = _chosen(fitted, snapshot, rows)
-        if not len(X):  # scikit-learn refuses to say nothing of nothing
-            kind = np.array(self.classes) if self.classes else np.zeros(1)
-            return Predictions.of(kind[:0], snapshot.guarantee.raw())
-        with parallel_config(backend="threading"):  # other processes would keep what was learned
-            found = fitted.estimator.predict(X)
-        return Predictions.of(np.asarray(found), snapshot.guarantee.raw())
+        return self._answers().predict(snapshot, rows)
 
     def predict_proba(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
         """A probability for each of `classes`, those included that no hot row had."""
-        fitted = self._ready()
-        if not self.classes:
-            raise SchemaError(
-                f"model {self.name!r} predicts a number and has no probabilities; use predict"
-            )
-        if not hasattr(fitted.estimator, "predict_proba"):
-            raise SchemaError(
-                f"model {self.name!r} gives no probabilities; use predict, or register an "
-                f"estimator that has predict_proba"
-            )
-        X = _chosen(fitted, snapshot, rows)
-        if not len(X):
-            return Predictions.of(np.zeros((0, len(self.classes))), snapshot.guarantee.raw())
-        with parallel_config(backend="threading"):
-            given = np.asarray(fitted.estimator.predict_proba(X))
-        found = aligned(given, fitted.estimator.classes_, self.classes)
-        return Predictions.of(found, snapshot.guarantee.raw())
+        return self._answers().predict_proba(snapshot, rows)
 
-    def _ready(self) -> Fitted:
+    def proba_one(
+        self, features: NDArray[Any], snapshot: Snapshot | None = None
+    ) -> NDArray[np.float64]:
+        """A probability for each of `classes`, for one row of features.
+
+        They are the model's own, in order, or with a ``snapshot`` all that this one gives.
+        """
+        return self._answers().proba_one(features, snapshot)
+
+    def _answers(self) -> Answers:
+        fitted = self.learned()
+        return Answers(self.name, fitted.estimator, fitted.names, self.classes, fitted.quick)
+
+    def learned(self) -> Fitted:
+        """What it has learned, for as long as one needs it."""
         fitted = None if self.fitted is None else replace(self.fitted)
         if fitted is None or fitted.estimator is None:
             raise StateError(f"model {self.name!r} is unavailable: {self.why or EXPIRED}")
@@ -193,26 +183,17 @@ class Model:
 
     def taught(self, snapshot: Snapshot, rows: Rows, y: NDArray[Any], last: int) -> Model:
         """The model after one more batch; this one stays as it is."""
-        fitted = self._ready()
+        fitted = self.learned()
         if not fitted.room:
             raise StateError(f"model {self.name!r} has learned all it can before it is trained")
+        X, chosen = np.asarray(snapshot.array(rows)), columns(fitted.names, snapshot)
         estimator = deepcopy(fitted.estimator)
         with parallel_config(backend="threading"):
-            estimator.partial_fit(_chosen(fitted, snapshot, rows), y)
+            estimator.partial_fit(X if chosen is None else X[:, chosen], y)
         more = replace(fitted, estimator=estimator, rows=fitted.rows + len(y), last=last)
         more.version, more.room = fitted.version + 1, fitted.room - 1
+        more.quick = Linear.of(estimator, self.classes)
         return replace(self, fitted=more)
-
-
-def _chosen(fitted: Fitted, snapshot: Snapshot, rows: Any) -> NDArray[np.float32]:
-    X = np.asarray(snapshot.array(rows))
-    names = snapshot.names
-    if fitted.names == tuple(names):
-        return X
-    place = {name: i for i, name in enumerate(names)}
-    if not all(name in place for name in fitted.names):  # withdrawn this moment
-        raise StateError("features of this model were withdrawn; ask again when it is trained")
-    return X[:, [place[name] for name in fitted.names]]
 
 
 def checked(name: str, estimator: Any, workload: Workload) -> None:

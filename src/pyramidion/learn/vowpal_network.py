@@ -74,7 +74,7 @@ class Network:
     ) -> Network:
         """A network that knows only the scores ``start``; its hidden units differ by chance."""
         outputs = len(start)
-        weights = np.zeros((_size(columns, outputs, hidden), 2), dtype=np.float32)
+        weights = np.zeros((size(columns, outputs, hidden), 2), dtype=np.float32)
         network = cls(columns, outputs, hidden, weights)
         inner, outer = network._layers()
         if hidden:
@@ -178,7 +178,8 @@ def _own_scores(wabbit: Any, row: str, *, several: bool) -> NDArray[np.float64]:
     return np.array(scores, dtype=np.float64)
 
 
-def _size(columns: int, outputs: int, hidden: int) -> int:
+def size(columns: int, outputs: int, hidden: int) -> int:
+    """How many weights such a network has."""
     inner = columns * outputs * hidden
     return inner + outputs * (hidden + 1) if hidden else columns * outputs
 
