@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arrival",
     "AuditLog",
     "Broker",
     "BrokerServer",
+    "Busy",
     "Categorical",
     "Continuous",
     "CountFeaturizer",
@@ -56,10 +58,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "pyramidion.arrivals": ("Arrival",),
     "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
     "pyramidion.audit_log": ("AuditLog",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
+        "Busy",
         "FormatError",
         "KeyHolderError",
         "ObservationError",
@@ -91,10 +95,12 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from pyramidion.arrivals import Arrival
     from pyramidion.audit_chain import Entry, Verification, verify_lines
     from pyramidion.audit_log import AuditLog
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
+        Busy,
         FormatError,
         KeyHolderError,
         ObservationError,

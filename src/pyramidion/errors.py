@@ -5,6 +5,7 @@
     ├── ObservationError       rows that cannot be counted; says which and why, never what
     ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
     ├── StateError             the verb does not fit the state (reading what is populating, ...)
+    ├── Busy                   more is sent than is taken; says when to come back
     ├── FormatError            bytes that are foreign, damaged or from a newer version
     └── StorageError           the disk refuses: full, read-only, missing; nothing was lost
         └── KeyHolderError     the holder of the store key is missing, locked or has no such key
@@ -55,6 +56,22 @@ class StateError(PyramidionError, RuntimeError):
     """A verb that does not fit the state of the thing it is called on."""
 
     status = 409
+
+
+class Busy(PyramidionError, RuntimeError):  # noqa: N818
+    """More is sent than is taken at the moment: nothing of it was; come back.
+
+    ``retry_after`` says in how many seconds.
+    """
+
+    status = 429
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = max(1, int(retry_after))
+
+    def __reduce__(self) -> tuple[type[Busy], tuple[str, int]]:
+        return type(self), (str(self), self.retry_after)
 
 
 class FormatError(PyramidionError, ValueError):
