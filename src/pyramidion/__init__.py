@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arrival",
     "AuditLog",
     "Broker",
     "BrokerServer",
@@ -58,6 +59,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "pyramidion.arrivals": ("Arrival",),
     "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
     "pyramidion.audit_log": ("AuditLog",),
     "pyramidion.client": ("Client",),
@@ -95,6 +97,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from pyramidion.arrivals import Arrival
     from pyramidion.audit_chain import Entry, Verification, verify_lines
     from pyramidion.audit_log import AuditLog
     from pyramidion.client import Client

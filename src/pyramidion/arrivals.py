@@ -131,14 +131,18 @@ class Arrivals:
             door, last = lifecycle.door, lifecycle.last_batch()
             now = lifecycle.people.arrival(now)
         group = [each for each in group if each.place not in answers]
-        bundles = self._bundles(group, door, latest, answers)
-        for slot in self._missing(bundles, now, answers):
+        refused: Answers = {}
+        bundles = self._bundles(group, door, latest, refused)
+        slots = self._missing(bundles, now, refused)
+        _answer_refused(group, refused, answers)
+        for slot in slots:
             lifecycle.open(slot, now)
         taken, vault = list[Taken](), self.vault
         with lifecycle.arrivals:
             if door is lifecycle.door and last == lifecycle.last_batch():
                 now = lifecycle.people.arrival(now)
                 taken = self._take(bundles, answers, now, resume)
+                _answer_refused(group, refused, answers)
             for each in taken:
                 if vault is not None:
                     vault.take(each.number, now, each.table, each.windows)
@@ -152,22 +156,22 @@ class Arrivals:
         answers |= {each.place: seen[each.key] for each in group if each.key in seen}
 
     def _bundles(
-        self, group: Sequence[Waiting], door: Door, latest: int, answers: Answers
+        self, group: Sequence[Waiting], door: Door, latest: int, refused: Answers
     ) -> list[Bundle]:
-        """What was accepted; who has no such row is answered."""
+        """What can be accepted; who has no such row is refused."""
         bundles = []
         for each in bundled(group, door, latest, self._lifecycle.settings.window_rows):
             if isinstance(each, Refusal):
-                answers[each.place] = each.problem
+                refused[each.place] = each.problem
                 continue
             some = [member for member in each.members if member.rows]
-            answers |= {m.place: Receipt(0, m.refused, 0) for m in each.members if not m.rows}
+            refused |= {m.place: Receipt(0, m.refused, 0) for m in each.members if not m.rows}
             if some:
                 bundles.append(each.only(some))
         return bundles
 
-    def _missing(self, bundles: list[Bundle], now: int, answers: Answers) -> list[int]:
-        """Slots to be opened; a bundle that no window takes is answered, and not one any more."""
+    def _missing(self, bundles: list[Bundle], now: int, refused: Answers) -> list[int]:
+        """Slots to be opened; a bundle that no window takes is refused, and not one any more."""
         slots: set[int] = set()
         for bundle in list(bundles):
             try:
@@ -175,7 +179,7 @@ class Arrivals:
                     places = self._lifecycle.place(bundle.found, now)
                 slots.update(slot for slot in places if isinstance(slot, int))
             except StateError as problem:  # more rows than a window has: one arrival's
-                answers |= {member.place: told(problem) for member in bundle.members}
+                refused |= {member.place: told(problem) for member in bundle.members}
                 bundles.remove(bundle)
         return sorted(slots)
 
@@ -224,3 +228,20 @@ class Arrivals:
         """Let the vault finish."""
         if self.vault is not None:
             self.vault.close()
+
+
+def _answer_refused(group: Sequence[Waiting], refused: Answers, answers: Answers) -> None:
+    """Answer who is refused, but for such as came under the key of one that came before.
+
+    Those are the same as that one where it is accepted, and wait until it is answered.
+    """
+    taken: dict[str | None, Receipt] = {}
+    pending: set[str | None] = set()
+    for each in group:
+        if each.place in refused and each.key not in pending:
+            answers.setdefault(each.place, taken.get(each.key, refused[each.place]))
+        answer = answers.get(each.place)
+        if answer is None and each.key is not None:
+            pending.add(each.key)
+        if isinstance(answer, Receipt) and answer.accepted and each.key is not None:
+            taken.setdefault(each.key, answer)

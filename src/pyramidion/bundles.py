@@ -210,10 +210,11 @@ def _merged(run: Sequence[Waiting], door: Door) -> Batch:
     rows = [row for data in all_data if isinstance(data, list) for row in data]
     if isinstance(all_data[0], list):
         return Batch(*columns_of(rows, columns))
-    for data in all_data:  # before chunks are joined: that trusts what they say of themselves
-        for name, column in columns_of(data, columns)[0].items():
+    table = pa.concat_tables(all_data)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in columns:  # before chunks are joined: that trusts what they say of themselves
             refuse_damaged(name, column)
-    return Batch(*columns_of(pa.concat_tables(all_data), columns))
+    return Batch(*columns_of(table, columns))
 
 
 def _bad_rows(found: Observations, rows: int) -> NDArray[np.bool_]:
