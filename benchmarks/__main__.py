@@ -10,6 +10,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for the peers too: cores are shared
 
 from benchmarks import (
+    client,
     counting,
     featurizing,
     hashing,
@@ -26,6 +27,7 @@ ALL = {
     "whole": whole.main,
     "counting": counting.main,
     "featurizing": featurizing.main,
+    "client": client.main,
     "hashing": hashing.main,
     "noise": noise.main,
     "memory": memory.main,

@@ -184,6 +184,25 @@ def test_a_dict_has_the_keys_of_the_twin():
         assert encoder.one(row).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    "words", [("", ""), ("", "x"), ("x", ""), ("\0", ""), ("a\0b", "c"), ("a", "\0"), ("é", "😀")]
+)
+def test_text_that_is_joined_is_told_apart_again(words):
+    pair = schema_of(Categorical("a"), Categorical("b", domain=["", "x", "\0", "c"]))
+    triple = schema_of(*pair.features, Continuous("c", edges=[1]))
+    for schema in (pair, triple):
+        row = dict(zip("abc", (*words, 2), strict=True))
+        expected = reference.table_keys(SECRET, schema, DENSE, [row])
+        assert door_of(schema).encoder.one(row).tolist() == expected
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_beside_text_must_be_finite(value):
+    schema = schema_of(Categorical("a"), Continuous("b", edges=[1]))
+    with pytest.raises(ObservationError, match="'b' is NaN or infinite"):
+        door_of(schema).encoder.one({"a": "x", "b": value})
+
+
 def test_a_schema_of_one_feature_takes_a_dict():
     encoder = Encoder(schema_of(Categorical("x")), SECRET, DENSE)
     assert encoder.one({"x": "a"}).tolist() == [[reference.key(SECRET, "a")]]

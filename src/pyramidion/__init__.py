@@ -16,6 +16,7 @@ __all__ = [
     "Broker",
     "BrokerServer",
     "Categorical",
+    "Client",
     "Continuous",
     "CountFeaturizer",
     "Entry",
@@ -27,6 +28,7 @@ __all__ = [
     "KeyHolderError",
     "Label",
     "LearningCurve",
+    "Loss",
     "Model",
     "ObservationError",
     "Plan",
@@ -58,6 +60,7 @@ __all__ = [
 _HOMES = {
     "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
     "pyramidion.audit_log": ("AuditLog",),
+    "pyramidion.client": ("Client",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FormatError",
@@ -72,6 +75,7 @@ _HOMES = {
     "pyramidion.guarantee": ("Guarantee",),
     "pyramidion.learn.curves": ("LearningCurve",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
+    "pyramidion.learn.losses": ("Loss",),
     "pyramidion.learn.models": ("Model",),
     "pyramidion.learn.scaling": ("FlooredScaler",),
     "pyramidion.learn.training_set": ("TrainingSet",),
@@ -93,6 +97,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from pyramidion.audit_chain import Entry, Verification, verify_lines
     from pyramidion.audit_log import AuditLog
+    from pyramidion.client import Client
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FormatError,
@@ -107,6 +112,7 @@ if TYPE_CHECKING:
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.curves import LearningCurve
     from pyramidion.learn.featurizer import CountFeaturizer
+    from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model
     from pyramidion.learn.scaling import FlooredScaler
     from pyramidion.learn.training_set import TrainingSet

@@ -1,9 +1,12 @@
-"""From a batch to an acknowledgement: durable, hot, counted and handed on, each row once.
+"""From batches to acknowledgements: durable, hot, counted and handed on, each row once.
 
-    judge the rows ── write the record ──┬── sync ──────────────┬── commit ── the vault takes it
-                                         └── count in memory ───┘
+    judge the rows ── write the records ──┬── sync ──────────────┬── commit ── the vault takes them
+                                          └── count in memory ───┘
 
-A crash before the commit leaves nothing: the record lies beyond the length that the
+Batches that come together share one commit (`pyramidion.acknowledging`), and those that are
+alike are judged as one (`pyramidion.bundles`); each has an answer of its own.
+
+A crash before the commit leaves nothing: the records lie beyond the length that the
 catalogue knows, and the counts were in memory. A failure takes the counts back. After the
 commit a batch is acknowledged, whatever becomes of it in the vault: the vault seals what it
 took behind the scenes, knows in the catalogue how far it has come, and reads what it has not
@@ -12,23 +15,20 @@ sealed from the hot window again, at the latest before these rows leave.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from pyramidion import records
-from pyramidion.batches import Batch, columns_of, take
-from pyramidion.checks import encodable
-from pyramidion.errors import ObservationError, StateError
-from pyramidion.killpoints import reach
+from pyramidion.acknowledging import Answers, Commit, Taken
+from pyramidion.batches import Batch
+from pyramidion.bundles import Arrival, Bundle, Refusal, Waiting, bundled, told, waiting
+from pyramidion.errors import PyramidionError, StateError
 from pyramidion.lifecycle import Leaving, Lifecycle
-from pyramidion.observations import Errors, Observations
-from pyramidion.people import Counts
-from pyramidion.populating import Part
-from pyramidion.storage.hot import Appended, Parts, Receipt, Stored
+from pyramidion.observations import Door, Errors, Observations
+from pyramidion.storage.hot import Parts, Receipt
+
+__all__ = ["Arrival", "Arrivals", "Resume", "Taker"]
 
 
 class Taker(Protocol):
@@ -53,15 +53,12 @@ class Taker(Protocol):
 Resume = tuple[bytes, int, int]
 """An import, the rows of it that came before a batch, and those that came with it."""
 
-MOST_KEY = 1_000  # letters of an idempotency key
-
 
 class Arrivals:
-    """Takes batches in, one at a time."""
+    """Takes batches in, one group of them at a time."""
 
     def __init__(self, lifecycle: Lifecycle, threads: int) -> None:
         self._lifecycle = lifecycle
-        self._catalogue = lifecycle.catalogue
         self.vault: Taker | None = None
         self._threads = threads
         lifecycle.leaving.append(self._leave)
@@ -78,141 +75,142 @@ class Arrivals:
         resume: Resume | None = None,
     ) -> Receipt:
         """Accept a batch; all that `Receipt` says is durable when this returns."""
-        _refuse_unusable(once)
-        lifecycle = self._lifecycle
-        latest = now + lifecycle.settings.max_skew_us
-        if self.vault is not None:
-            self.vault.ready()
-        # Read once: a stream that is asked again is empty. Columns only ever become fewer.
-        data = Batch(*columns_of(data, lifecycle.schema.columns))
-        while True:
-            with lifecycle.arrivals:
-                receipt = lifecycle.hot.seen(once) if once is not None else None
-                door, now = lifecycle.door, lifecycle.people.arrival(now)
-            if receipt is not None:
-                return receipt
-            found, batch = door.arrivals(data, errors, latest=latest)
-            if not len(found):
-                return Receipt(0, found.refused, 0)
-            table = records.table_of(batch)
-            slots = self._missing(found, now)
-            for slot in slots:
-                lifecycle.open(slot, now)
-            with lifecycle.arrivals:
-                if door is not lifecycle.door or (once and lifecycle.hot.seen(once)):
-                    continue  # the schema changed, or the same batch came by another thread
-                now = lifecycle.people.arrival(now)
-                parts = lifecycle.place(found, now)
-                if parts and isinstance(parts[0], Part):
-                    table = _in_order(table, parts)
-                    receipt = self._take(found, table, parts, now, once, resume)
-                    number = lifecycle.last_batch()
-                    if self.vault is not None:
-                        self.vault.take(number, now, table, _windows(parts, len(found)))
-                    break
-        for call in self.taken:
-            call(number, found, batch)
-        return receipt
+        (answer,) = self.take_all([Arrival(data, once, errors)], now, resume)
+        if isinstance(answer, PyramidionError):
+            raise answer
+        return answer
 
-    def _missing(self, found: Observations, now: int) -> list[int]:
-        with self._lifecycle.arrivals:
-            places = self._lifecycle.place(found, now)
-        return [slot for slot in places if isinstance(slot, int)]
+    def take_all(
+        self, arrivals: Sequence[Arrival], now: int, resume: Resume | None = None
+    ) -> list[Receipt | PyramidionError]:
+        """Accept batches in one commit, or as few as the windows that they go to allow.
+
+        Each has its receipt, or why it was not accepted; what fails for all is told to all that
+        were not acknowledged before.
+        """
+        answers: Answers = {}
+        try:
+            if self.vault is not None:
+                self.vault.ready()
+            group = self._waiting(arrivals, answers)
+            latest = now + self._lifecycle.settings.max_skew_us
+            while group:
+                self._turn(group, answers, now, latest, resume)
+                group = [each for each in group if each.place not in answers]
+        except PyramidionError as problem:
+            for place in range(len(arrivals)):
+                answers.setdefault(place, told(problem))
+        return [answers[place] for place in range(len(arrivals))]
+
+    def _waiting(self, arrivals: Sequence[Arrival], answers: Answers) -> list[Waiting]:
+        """Arrivals that can be judged. Columns only ever become fewer, so these can be again."""
+        group, columns = [], self._lifecycle.schema.columns
+        for place, arrival in enumerate(arrivals):
+            try:
+                group.append(waiting(arrival, place, columns))
+            except PyramidionError as problem:
+                answers[place] = told(problem)
+        return group
+
+    def _turn(
+        self,
+        group: Sequence[Waiting],
+        answers: Answers,
+        now: int,
+        latest: int,
+        resume: Resume | None,
+    ) -> None:
+        """Answer some of a group, at best all.
+
+        Not those for whom a window must be opened first, by rows of the others; and nobody where
+        the schema changed meanwhile, or something else came.
+        """
+        lifecycle = self._lifecycle
+        with lifecycle.arrivals:
+            self._answer_seen(group, answers)
+            door, last = lifecycle.door, lifecycle.last_batch()
+            now = lifecycle.people.arrival(now)
+        group = [each for each in group if each.place not in answers]
+        bundles = self._bundles(group, door, latest, answers)
+        for slot in self._missing(bundles, now, answers):
+            lifecycle.open(slot, now)
+        taken, vault = list[Taken](), self.vault
+        with lifecycle.arrivals:
+            if door is lifecycle.door and last == lifecycle.last_batch():
+                now = lifecycle.people.arrival(now)
+                taken = self._take(bundles, answers, now, resume)
+            for each in taken:
+                if vault is not None:
+                    vault.take(each.number, now, each.table, each.windows)
+        for call in self.taken:
+            for each in taken:
+                call(each.number, each.bundle.found, each.bundle.batch)
+
+    def _answer_seen(self, group: Sequence[Waiting], answers: Answers) -> None:
+        keys = {each.key for each in group if each.key is not None}
+        seen = self._lifecycle.hot.seen(keys) if keys else {}
+        answers |= {each.place: seen[each.key] for each in group if each.key in seen}
+
+    def _bundles(
+        self, group: Sequence[Waiting], door: Door, latest: int, answers: Answers
+    ) -> list[Bundle]:
+        """What was accepted; who has no such row is answered."""
+        bundles = []
+        for each in bundled(group, door, latest, self._lifecycle.settings.window_rows):
+            if isinstance(each, Refusal):
+                answers[each.place] = each.problem
+                continue
+            some = [member for member in each.members if member.rows]
+            answers |= {m.place: Receipt(0, m.refused, 0) for m in each.members if not m.rows}
+            if some:
+                bundles.append(each.only(some))
+        return bundles
+
+    def _missing(self, bundles: list[Bundle], now: int, answers: Answers) -> list[int]:
+        """Slots to be opened; a bundle that no window takes is answered, and not one any more."""
+        slots: set[int] = set()
+        for bundle in list(bundles):
+            try:
+                with self._lifecycle.arrivals:
+                    places = self._lifecycle.place(bundle.found, now)
+                slots.update(slot for slot in places if isinstance(slot, int))
+            except StateError as problem:  # more rows than a window has: one arrival's
+                answers |= {member.place: told(problem) for member in bundle.members}
+                bundles.remove(bundle)
+        return sorted(slots)
 
     def _take(
-        self,
-        found: Observations,
-        table: pa.Table,
-        parts: list[Part],
-        now: int,
-        once: str | None,
-        resume: Resume | None,
-    ) -> Receipt:
-        self._refuse_overfull(parts, len(found))
-        hot, people = self._lifecycle.hot, self._lifecycle.people
-        for part in parts:
-            people.refuse_outside(part.window.start, part.window.stop, now)
-        number = self._lifecycle.last_batch() + 1
-        appended = hot.append(number, table, now)
-        counted: list[tuple[Part, Observations]] = []
-        counts: Counts | None = None
+        self, bundles: Sequence[Bundle], answers: Answers, now: int, resume: Resume | None
+    ) -> list[Taken]:
+        """Take bundles up to the first one that has no window yet; those that were."""
+        commit = Commit(self._lifecycle, now, answers, self._threads)
         try:
-            counts = people.count(found, now)
-            found = found.counting(counts)
-            receipt = _receipt(found, parts, counts)
-            lie = counts if counts is None or len(parts) == 1 else counts[_order(parts)]
-            for part in parts:
-                rows = found if part.rows is None else found.take(part.rows)
-                rows = rows.under(part.window.encoder)
-                part.window.arena.add(rows, self._threads)
-                counted.append((part, rows))
-            appended.written.result()
-            reach("commit.before")
-            stored = self._commit(appended, number, receipt, counted, now, once, resume, lie)
+            for number, bundle in enumerate(bundles, 1):
+                if not commit.add(bundle, last=number == len(bundles)):
+                    break
+            if commit.taken:
+                commit.commit(lambda last: self._note(last, resume))
         except BaseException:
-            appended.written.exception()
-            people.take_back(found, counts)
-            for part, rows in counted:
-                part.window.arena.take_back(rows, self._threads)
+            commit.take_back()
             raise
-        reach("commit.after")
-        hot.acknowledged(appended, stored)
-        for part, rows in counted:
-            part.window.fresh += len(rows)
-            part.window.start = now if part.window.start is None else part.window.start
-        return receipt
+        return commit.taken
 
-    def _refuse_overfull(self, parts: list[Part], rows: int) -> None:
-        for part in parts:
-            more = rows if part.rows is None else len(part.rows)
-            room = part.window.arena.max_rows - part.window.arena.rows
-            if more > room:
-                raise StateError(
-                    f"window {part.window.number} has room for {room} rows and {more} came for it; "
-                    f"make a store with shorter windows or a larger `max_rows_per_window`"
-                )
-
-    def _commit(
-        self,
-        appended: Appended,
-        number: int,
-        receipt: Receipt,
-        counted: list[tuple[Part, Observations]],
-        now: int,
-        once: str | None,
-        resume: Resume | None,
-        counts: Counts | None,
-    ) -> Stored:
-        catalogue = self._catalogue
-        with catalogue.transaction():
-            self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
-            parts = [(part.window.number, len(rows)) for part, rows in counted]
-            stored = self._lifecycle.hot.acknowledge(
-                appended, number, receipt, parts, once, now, counts
-            )
-            for window, rows in parts:
-                catalogue.run(
-                    "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "
-                    "WHERE number = ?",
-                    rows,
-                    now,
-                    window,
-                )
-            if resume is not None:
-                self._go_on(*resume)
-            catalogue.note(next_batch=number + 1, clock=now)
-            if self.vault is None:  # one that is attached later is not owed this
-                catalogue.note(vaulted=number)
-        return stored
+    def _note(self, last: int, resume: Resume | None) -> None:
+        """Within the transaction."""
+        if resume is not None:
+            self._go_on(*resume)
+        if self.vault is None:  # one that is attached later is not owed this
+            self._lifecycle.catalogue.note(vaulted=last)
 
     def _go_on(self, key: bytes, before: int, after: int) -> None:
-        found = self._catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
+        catalogue = self._lifecycle.catalogue
+        found = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
         if found > before:
             raise StateError(
                 "these files are being imported already, so some rows would be counted twice; "
                 "wait for the other import to end"
             )
-        self._catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
+        catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
 
     def _leave(self, leaving: Leaving) -> None:
         if self.vault is not None:
@@ -226,37 +224,3 @@ class Arrivals:
         """Let the vault finish."""
         if self.vault is not None:
             self.vault.close()
-
-
-def _in_order(table: pa.Table, parts: list[Part]) -> pa.Table:
-    """Rows lie in the order of their windows, in the hot window and in the vault."""
-    if len(parts) == 1:
-        return table
-    order = _order(parts)
-    columns = [take(column, order) for column in table.columns]
-    return pa.table(columns, names=table.column_names)
-
-
-def _order(parts: list[Part]) -> NDArray[np.int64]:
-    return np.concatenate([part.rows for part in parts if part.rows is not None])
-
-
-def _windows(parts: list[Part], rows: int) -> Parts:
-    """Window and rows of each part, in the order they lie."""
-    return [(p.window.number, rows if p.rows is None else len(p.rows)) for p in parts]
-
-
-def _receipt(found: Observations, parts: list[Part], counts: Counts | None) -> Receipt:
-    blanked = 0 if counts is None else int(counts.size - counts.sum())
-    return Receipt(len(found), found.refused, sum(part.late for part in parts), blanked)
-
-
-def _refuse_unusable(once: str | None) -> None:
-    if once is None:
-        return
-    if not isinstance(once, str) or not once or len(once) > MOST_KEY:
-        raise ObservationError(
-            f"an idempotency key must be text of 1 to {MOST_KEY} letters; send one such as a UUID"
-        )
-    if not encodable(once):
-        raise ObservationError("an idempotency key must be valid Unicode; send one such as a UUID")

@@ -21,6 +21,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import is_text, is_view, run_of_each_row
@@ -51,6 +52,10 @@ class Batch:
 
     columns: dict[str, Raw] = field(repr=False)
     length: int
+
+    def only(self, rows: NDArray[np.int64]) -> Batch:
+        """These rows alone, in this order."""
+        return Batch({n: _some(column, rows) for n, column in self.columns.items()}, len(rows))
 
 
 def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
@@ -282,6 +287,13 @@ def _takeable(column: Any) -> Any:
     if is_view(column.type):
         return column.cast(pa.large_string() if is_text(column.type) else pa.large_binary())
     return column
+
+
+def _some(column: Raw, rows: NDArray[np.int64]) -> Raw:
+    if isinstance(column, list):
+        return [column[row] for row in rows]
+    kept: Raw = take(column, rows)
+    return kept
 
 
 def take(column: Any, rows: Any) -> Any:

@@ -9,6 +9,7 @@ from pyramidion.audit_log import AuditLog
 from pyramidion.counts.layout import PRIOR
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
+from pyramidion.storage.versions import leap
 from pyramidion.superseding import drop, settle
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
@@ -64,12 +65,14 @@ def take_over(store: Lifecycle, now: int) -> None:
     """Make this copy the only one: from here on nothing opens the others.
 
     Populating windows are sealed: a table that goes on in two places would subtract to exact
-    counts. Batch numbers that the other copy may have given are not given again.
+    counts. Batch numbers and versions of models that the other copy may have given are not given
+    again.
     """
     with store.moves:
 
         def before() -> None:
             store.catalogue.note(copy="restoring", next_batch=store.last_batch() + AFAR)
+            leap(store.catalogue)
 
         if store.catalogue.about("copy", "") == "backup":
             store.erase("keys of other copies", "restored from a backup", now, before=before)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from pyramidion import encoding_kernels as kernels
 from pyramidion.batches import ABSENT, as_dict
+from pyramidion.bundle_kernels import Bundle
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
@@ -39,7 +40,7 @@ UNREADABLE = "cannot be read; use text, numbers, booleans, bytes or times"
 
 NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
 _double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
-_REAL, _TEXT = frozenset((int, float)), frozenset((str,))
+_REAL = frozenset((int, float))
 _LAYOUTS = {
     pa.string(): kernels.ARROW_TEXT32,
     pa.large_string(): kernels.ARROW_TEXT64,
@@ -112,6 +113,16 @@ class Encoder:
         self._number = {name: f for f, name in enumerate(schema.feature_names)}
         self._plan_features()
         self._plan_tables()
+        self.plans = Bundle(
+            self.hasher.keys,
+            self._plan,
+            self._tables,
+            self._domain_keys,
+            self._domain_codes,
+            self._cuts,
+            self._order,
+        )
+        """What the kernels of one row need besides it."""
         self._arrow: tuple[pa.Schema, NDArray[np.int64] | None] | None = None
 
     def _plan_features(self) -> None:
@@ -235,12 +246,20 @@ class Encoder:
             if not _REAL.issuperset(map(type, numbers)):
                 return None
             reals = struct.pack(self._format, *numbers)
-            if _TEXT.issuperset(map(type, rest)) and (text := "".join(rest)).isascii():
-                lengths = [8] * self._reals + [len(value) for value in rest]
-                return self._encode(reals + text.encode(), lengths, self._usual)
+            if rest and type(rest[0]) is str and (out := self._usual_text(reals, rest)) is not None:
+                return out
             return self._usual_mixture(reals, rest)
         except (KeyError, TypeError, ValueError, OverflowError, struct.error):
             return None
+
+    def _usual_text(self, reals: bytes, rest: tuple[Any, ...]) -> Keys | None:
+        """The keys of packed numbers and of categories that are all text."""
+        try:
+            text = "\0".join(rest).encode()
+        except (TypeError, UnicodeEncodeError):
+            return None
+        out = np.empty((len(self.shapes), 1), dtype=np.uint64)
+        return out if kernels.encode_usual(self.plans.places, reals, text, out) else None
 
     def _usual_mixture(self, reals: bytes, rest: tuple[Any, ...]) -> Keys | None:
         """The keys of packed numbers and of categories of any type."""
@@ -281,16 +300,10 @@ class Encoder:
     def _encode(self, data: bytes, lengths: list[int], kinds: NDArray[np.uint8]) -> Keys | None:
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         bad = kernels.encode_payloads(
-            self.hasher.keys,
-            self._plan,
-            self._tables,
-            self._domain_keys,
-            self._domain_codes,
-            self._cuts,
+            self.plans.places,
             np.frombuffer(data or b"\0", dtype=np.uint8),
             np.array(lengths, dtype=np.int64),
             kinds,
-            self._order,
             out,
         )
         return out if bad < 0 else None
@@ -303,12 +316,7 @@ class Encoder:
         out = np.empty((len(self.shapes), 1), dtype=np.uint64)
         _, capsule = batch.__arrow_c_array__()
         bad = kernels.encode_arrow(
-            self.hasher.keys,
-            self._plan,
-            self._tables,
-            self._domain_keys,
-            self._domain_codes,
-            self._cuts,
+            self.plans.places,
             _capsule(capsule, b"arrow_array"),
             columns,
             np.empty(1, dtype=np.uint64),

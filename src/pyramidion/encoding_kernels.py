@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.hashing_kernels import (
     MISSING,
     NUMBER,
@@ -29,6 +30,17 @@ from pyramidion.hashing_kernels import (
 OPEN, DOMAIN, BINS = range(3)
 FEATURE_HOW, FEATURE_START, FEATURE_SIZE, FEATURE_CODES = range(4)
 TABLE_DENSE, TABLE_PARTS, TABLE_FIRST = range(3)
+
+# What the kernels of one row find in their bundle.
+(
+    PLANS_KEYS,
+    PLANS_FEATURES,
+    PLANS_TABLES,
+    PLANS_DOMAIN_KEYS,
+    PLANS_DOMAIN_CODES,
+    PLANS_CUTS,
+    PLANS_ORDER,
+) = range(7)
 
 # A pseudo kind beside those of values: eight bytes that are a float to be cut into bins.
 FLOAT = 100
@@ -139,7 +151,8 @@ def _feature(
 
 
 @njit(inline="always", cache=True)
-def _tables(keys: Any, plan: Any, tables: Any, features: Any, out: Any) -> None:
+def join_tables(keys: Any, plan: Any, tables: Any, features: Any, out: Any) -> None:
+    """The keys of all tables from the keys or codes of all features."""
     for t in range(tables.shape[0]):
         first = tables[t, TABLE_FIRST]
         if tables[t, TABLE_PARTS] == 1:
@@ -162,17 +175,54 @@ def _tables(keys: Any, plan: Any, tables: Any, features: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def encode_usual(places: Any, reals: Any, text: Any, out: Any) -> Any:
+    """Table keys of one row of numbers, as doubles, and of text, with a 0 between two of them.
+
+    Numbers are of the first features of the order, text of the others. Returns whether
+    that was the row: not where a number is not finite, or text has a 0 of its own.
+    """
+    keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
+    tables, order = matrix(places, PLANS_TABLES, np.int64), vector(places, PLANS_ORDER, np.int64)
+    domain_keys = vector(places, PLANS_DOMAIN_KEYS, np.uint64)
+    domain_codes = vector(places, PLANS_DOMAIN_CODES, np.int64)
+    cuts = vector(places, PLANS_CUTS, np.float64)
+    features = np.empty(plan.shape[0], dtype=np.uint64)
+    numbers = np.frombuffer(reals, dtype=np.float64)
+    data = np.frombuffer(text, dtype=np.uint8)
+    for i in range(numbers.size):
+        f = order[i]
+        if not np.isfinite(numbers[i]):
+            return False
+        code = cut(numbers[i], plan[f, FEATURE_START], plan[f, FEATURE_SIZE], cuts)
+        features[f] = np.uint64(code)
+    address, start = np.int64(data.ctypes.data), 0
+    end = address + data.size
+    for i in range(numbers.size, order.size):
+        f, stop = order[i], start
+        while stop < data.size and data[stop] != 0:
+            stop += 1
+        key = hash_bytes(keys[TEXT, 0], keys[TEXT, 1], address + start, stop - start, end)
+        if plan[f, FEATURE_HOW] != OPEN:
+            first, size, codes = (
+                plan[f, FEATURE_START],
+                plan[f, FEATURE_SIZE],
+                plan[f, FEATURE_CODES],
+            )
+            key = np.uint64(find(key, first, size, codes, domain_keys, domain_codes))
+        features[f] = key
+        start = stop + 1
+    if order.size > numbers.size and start != data.size + 1:
+        return False
+    join_tables(keys, plan, tables, features, out)
+    return True
+
+
+@njit(cache=True, nogil=True)
 def encode_payloads(
-    keys: Any,
-    plan: Any,
-    tables: Any,
-    domain_keys: Any,
-    domain_codes: Any,
-    cuts: Any,
+    places: Any,
     buffer: Any,
     lengths: Any,
     kinds: Any,
-    order: Any,
     out: Any,
 ) -> Any:
     """Table keys of one row whose payloads stand one after the other in ``buffer``.
@@ -181,6 +231,11 @@ def encode_payloads(
 
     Returns -1, or the number of a feature that is not a finite number.
     """
+    keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
+    tables, order = matrix(places, PLANS_TABLES, np.int64), vector(places, PLANS_ORDER, np.int64)
+    domain_keys = vector(places, PLANS_DOMAIN_KEYS, np.uint64)
+    domain_codes = vector(places, PLANS_DOMAIN_CODES, np.int64)
+    cuts = vector(places, PLANS_CUTS, np.float64)
     features = np.empty(plan.shape[0], dtype=np.uint64)
     address = np.int64(buffer.ctypes.data)
     stop = address + buffer.size
@@ -204,7 +259,7 @@ def encode_payloads(
             cuts,
         )
         start += length
-    _tables(keys, plan, tables, features, out)
+    join_tables(keys, plan, tables, features, out)
     return -1
 
 
@@ -226,12 +281,7 @@ def _arrow_word(layout: Any, data: Any, at: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def encode_arrow(
-    keys: Any,
-    plan: Any,
-    tables: Any,
-    domain_keys: Any,
-    domain_codes: Any,
-    cuts: Any,
+    places: Any,
     array: Any,
     columns: Any,
     scratch: Any,
@@ -242,6 +292,11 @@ def encode_arrow(
     ``columns[feature] = (child, layout)``. A float that is not finite is the one
     thing that a type does not rule out; it is reported by its feature's number.
     """
+    keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
+    tables = matrix(places, PLANS_TABLES, np.int64)
+    domain_keys = vector(places, PLANS_DOMAIN_KEYS, np.uint64)
+    domain_codes = vector(places, PLANS_DOMAIN_CODES, np.int64)
+    cuts = vector(places, PLANS_CUTS, np.float64)
     features = np.empty(plan.shape[0], dtype=np.uint64)
     children = np.int64(load64(array + 48))
     row = np.int64(load64(array + 16))
@@ -278,5 +333,5 @@ def encode_arrow(
         features[f] = _feature(
             keys, plan, f, kind, address, length, end, domain_keys, domain_codes, cuts
         )
-    _tables(keys, plan, tables, features, out)
+    join_tables(keys, plan, tables, features, out)
     return -1

@@ -5,6 +5,7 @@
     ├── ObservationError       rows that cannot be counted; says which and why, never what
     ├── PrivacyError           would break the guarantee, or exceed the budget; always raised
     ├── StateError             the verb does not fit the state (reading what is populating, ...)
+    │   └── ExpiredError           a snapshot or a model whose time is over; a newer one answers
     ├── FormatError            bytes that are foreign, damaged or from a newer version
     ├── RequestError           a request that the service does not serve, whatever the store holds
     │   ├── UnknownCallerError     no token, or none that is known
@@ -12,8 +13,9 @@
     │   ├── MissingError           there is no such route, stream or model
     │   ├── TooLargeError          more than the service takes at once
     │   └── BusyError              too much waits already; come back in ``retry_after`` seconds
-    └── StorageError           the disk refuses: full, read-only, missing; nothing was lost
-        └── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    ├── StorageError           the disk refuses: full, read-only, missing; nothing was lost
+    │   └── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    └── UnreachableError       a service that does not answer, or not as ours do
 
 A message names the thing, the rule and the remedy. It never holds a value from
 an observation. ``status`` is the HTTP status the service answers with.
@@ -61,6 +63,12 @@ class StateError(PyramidionError, RuntimeError):
     """A verb that does not fit the state of the thing it is called on."""
 
     status = 409
+
+
+class ExpiredError(StateError):
+    """A snapshot or a model whose time is over: what it was made of must be forgotten."""
+
+    status = 503
 
 
 class FormatError(PyramidionError, ValueError):
@@ -120,5 +128,11 @@ class StorageError(PyramidionError, OSError):
 
 class KeyHolderError(StorageError):
     """The holder of the store key cannot be reached, or does not have the key."""
+
+    status = 503
+
+
+class UnreachableError(PyramidionError, ConnectionError):
+    """A service that does not answer, or whose answer is not one of ours."""
 
     status = 503

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def wall() -> int:
     """The system's clock, in microseconds since 1970."""
@@ -23,8 +25,7 @@ def wall() -> int:
 
 def passing() -> int:
     """Microseconds since the machine started; where there is such a clock, asleep or awake."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(clock) // 1_000
+    return time.clock_gettime_ns(_BOOT) // 1_000
 
 
 class HighWater:
@@ -56,16 +57,20 @@ class HighWater:
     def seen(self, at: int) -> int:
         """What time it is, now that somebody has seen this one."""
         with self._lock:
-            passed = self._passing()
-            since = self._mark + max(0, passed - self._marked)
-            self._mark, self._marked = max(since, self._wall(), at), passed
+            passed, shown = self._passing(), self._wall()
+            latest = self._mark + (passed - self._marked if passed > self._marked else 0)
+            if shown > latest:  # no max(): every row that is featurized asks
+                latest = shown
+            self._mark, self._marked = latest if latest > at else at, passed
             return self._mark
 
 
 class Deadline:
     """The moment from which on a copy answers no more, in microseconds since 1970.
 
-    ``clock`` is in seconds, as the store's. Once passed, a deadline stays passed.
+    ``clock`` is in seconds, as the store's, or one that is shared; it is at least ``latest``, in
+    microseconds: when the copy was made, say, should the clock be behind that. Once passed, a
+    deadline stays passed.
 
     >>> times = iter([1.0, 2.0, 5.0, 1.0])
     >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)
@@ -76,12 +81,17 @@ class Deadline:
     def __init__(
         self,
         expires_us: int,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | HighWater,
         *,
+        latest: int = 0,
         passing: Callable[[], int] = passing,
     ) -> None:
         self.expires = expires_us
-        self._time = HighWater(wall=lambda: int(clock() * 1_000_000), passing=passing)
+        if isinstance(clock, HighWater):
+            self._time = clock
+            clock.seen(latest)
+        else:
+            self._time = HighWater(latest, wall=lambda: int(clock() * 1_000_000), passing=passing)
 
     def now(self) -> int:
         """What time it is: the latest of the clock, of what it showed, and of what has passed."""
@@ -89,4 +99,4 @@ class Deadline:
 
     def passed(self) -> bool:
         """Whether the copy must answer no more."""
-        return self._time() >= self.expires
+        return self._time.seen(0) >= self.expires

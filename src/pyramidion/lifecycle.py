@@ -433,6 +433,11 @@ class Lifecycle:
             self._oldest = FOREVER if oldest is None else oldest
         return [row["number"] for row in rows]
 
+    def retires(self) -> int | None:
+        """When the first of the sealed windows is past its retention; None: there is none."""
+        oldest = self.catalogue.one("SELECT min(start) FROM windows WHERE state = 'sealed'")
+        return None if oldest is None else int(oldest) + self.settings.retention_us
+
     def retire(self, numbers: Iterable[int]) -> None:
         """Take windows out of the complete tables; nothing serves them any more."""
         reach("retire.before")

@@ -44,6 +44,13 @@ _ONE.flags.writeable = False
 _MOST = 2.0**62  # no weight comes near; integers and doubles both hold it
 
 
+def checked_errors(errors: Errors) -> Errors:
+    """What to do with bad rows, if it is one of the two."""
+    if errors not in ("refuse", "skip"):
+        raise ObservationError("errors is neither 'refuse' nor 'skip'; choose one of them")
+    return errors
+
+
 @dataclass(frozen=True)
 class Rows:
     """Checked features, ready to give the keys of any table."""
@@ -169,9 +176,8 @@ class Door:
     ) -> tuple[Observations, Batch]:
         """Observations, and the columns they came in, accepted rows alone."""
         found, raw, good = self._observations(data, errors, latest)
-        if good is None:
-            return found, Batch(raw, len(found))
-        return found, Batch({name: _some(column, good) for name, column in raw.items()}, len(found))
+        batch = Batch(raw, len(found) if good is None else found.refused + len(found))
+        return found, batch if good is None else batch.only(good)
 
     def people(self, column: Raw) -> Keys:
         """Whose each row is, by the column of the unit alone; refuses what names nobody."""
@@ -183,8 +189,7 @@ class Door:
     def _observations(
         self, data: Any, errors: Errors, latest: int | None
     ) -> tuple[Observations, dict[str, Raw], NDArray[np.int64] | None]:
-        if errors not in ("refuse", "skip"):
-            raise ObservationError("errors is neither 'refuse' nor 'skip'; choose one of them")
+        checked_errors(errors)
         raw, length = self._columns(data, self.schema.columns)
         judge = Judge(length)
         columns = self._features(raw, judge)
@@ -269,13 +274,6 @@ class Door:
             weights = np.floor(self.settings.weight_unit / np.where(good, propensity, 1.0))
         # Clipped again as integers: as a double, omega may be rounded up.
         return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)
-
-
-def _some(column: Raw, rows: NDArray[np.int64]) -> Raw:
-    if isinstance(column, list):
-        return [column[row] for row in rows]
-    kept: Raw = take(column, rows)
-    return kept
 
 
 def _bins(name: str, cuts: NDArray[np.float64], raw: Raw, judge: Judge) -> NDArray[np.int64]:

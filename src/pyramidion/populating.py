@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,18 @@ class Window:
     """Whether it is being sealed: it takes no more rows."""
 
 
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Part:
     """Rows of a batch that go to one window."""
 
     window: Window
     rows: NDArray[np.int64] | None  # None: all
-    late: int
+    late: NDArray[np.int64] = field(default_factory=_none)
+    """Those that came after their own window was over, by their number in the batch."""
 
 
 class Populating:
@@ -98,13 +103,13 @@ class Populating:
             return missing
         if len(targets) == 1:
             ((slot, target),) = targets.items()
-            return [Part(open_[target], None, len(observations) if slot != target else 0)]
+            late = np.arange(len(observations) if slot != target else 0)
+            return [Part(open_[target], None, late)]
         goes = np.array([targets[slot] for slot in slots.tolist()], dtype=np.int64)
         parts = []
         for target in sorted(set(targets.values())):
             rows = np.flatnonzero(goes == target)
-            late = int((slots[rows] != target).sum())
-            parts.append(Part(open_[target], rows, late))
+            parts.append(Part(open_[target], rows, rows[slots[rows] != target]))
         return parts
 
     def _place_by_rows(self, rows: int, last: Callable[[], int]) -> list[Part] | list[int]:
@@ -116,12 +121,12 @@ class Populating:
         for window in self.taking():
             room = min(most - window.arena.rows, rows - start)
             if room > 0:
-                parts.append(Part(window, np.arange(start, start + room), 0))
+                parts.append(Part(window, np.arange(start, start + room)))
                 start += room
         if start < rows:
             slots = [last(), *(window.slot for window in self.windows.values())]
             return [max(slots) + 1]
-        return [Part(parts[0].window, None, 0)] if len(parts) == 1 else parts
+        return [Part(parts[0].window, None)] if len(parts) == 1 else parts
 
     def over(self, now: int) -> list[Window]:
         """Windows whose time or rows are full, and those whose first row is past retention."""

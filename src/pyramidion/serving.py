@@ -54,7 +54,7 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
         return None
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
     door = Door(schema, store.settings, store.secret)
-    return Snapshot(door, arena, promise, source=store.complete)
+    return Snapshot(door, arena, promise, source=store.complete, expires=store.retires())
 
 
 class Serving:

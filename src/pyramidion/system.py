@@ -1,7 +1,7 @@
 """START HERE: a store for one stream of observations, its verbs in the data's order.
 
 create, open            one process owns a store; all is as it was left
-observe                 rows in: durable, hot, counted under noise, taken by the vault
+observe, observe_all    rows in: durable, hot, counted under noise, taken by the vault
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
@@ -34,21 +34,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.arrivals import Arrivals, Resume
+from pyramidion.arrivals import Arrival, Arrivals, Resume
 from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.erasing import Erasure, erase_person, theirs_of
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import PyramidionError, SchemaError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
+from pyramidion.learn.losses import Loss
 from pyramidion.learn.models import Model
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.measures import Measures
 from pyramidion.observations import Errors
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.reading import Reading
@@ -101,6 +103,7 @@ class Pyramid:
         self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._training = Training(self._lifecycle, self._serving)
+        self._measures = Measures(self._training, self._serving)
         self._arrivals.taken.append(self._training.learn)
         self._threads = Threads()
         self._looked = 0
@@ -242,13 +245,24 @@ class Pyramid:
         with ``errors="skip"``. A batch sent again with the same ``key``, while it is
         hot, changes nothing and gets the same receipt.
         """
+        (answer,) = self.observe_all([Arrival(batch, key, errors)])
+        if isinstance(answer, PyramidionError):
+            raise answer
+        return answer
+
+    def observe_all(self, arrivals: Sequence[Arrival]) -> list[Receipt | PyramidionError]:
+        """Accept batches together: as durable as one by one, in one commit for all.
+
+        Each has its own answer, in their order: its receipt, or why it was not accepted. A bad
+        one keeps no other out. Two with the same key are one.
+        """
         self._usable()
-        now = self._now()
+        now, group = self._now(), list(arrivals)
         if self._threads.failed():  # what failed behind the scenes is done first, or raises here
             self._advance(now)
-        receipt = self._threads.take(lambda: self._arrivals.take(batch, now, key, errors))
+        answers = self._threads.take(lambda: self._arrivals.take_all(group, now))
         self._keep(now)
-        return receipt
+        return answers
 
     def replay(self, history: Replay, *, errors: Errors = "refuse") -> Iterator[Receipt]:
         """Observe a history by event time, windows rolling as it goes; goes on where it broke off.
@@ -471,7 +485,13 @@ class Pyramid:
     ) -> LearningCurve:
         """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
         self._usable()
-        return self._threads.move(lambda: self._training.learning_curve(name, within, sizes))
+        return self._threads.move(lambda: self._measures.learning_curve(name, within, sizes))
+
+    def loss(self, name: str) -> Loss:
+        """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""
+        self._usable()
+        now = self._now()
+        return self._threads.move(lambda: self._measures.loss(name, now))
 
     # --- tables come and go ----------------------------------------------------------
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,10 @@ from pyramidion.batches import Batch
 from pyramidion.checks import checked_name, nearest
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PyramidionError, SchemaError, StateError
-from pyramidion.learn.curves import LearningCurve, checked_sizes, checked_within
-from pyramidion.learn.fitting import Failed, Trainer
-from pyramidion.learn.jobs import fit, losses, tested
+from pyramidion.learn.fitting import Failed, Trainer, Work
+from pyramidion.learn.jobs import timed
 from pyramidion.learn.models import UNTRAINED, Fitted, Model, checked
-from pyramidion.learn.recipes import packages_of, recipe_of
+from pyramidion.learn.recipes import Recipe, estimator_of, packages_of, recipe_of
 from pyramidion.learn.workload import Workload
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Observations
@@ -42,6 +41,9 @@ from pyramidion.schema import bare
 from pyramidion.serving import Serving
 from pyramidion.storage.hot import Step
 from pyramidion.storage.spells import registered, unregistered
+from pyramidion.storage.versions import STRETCH, drawn, dropped
+
+T = TypeVar("T")
 
 ASLEEP = "a history is being replayed; it is trained when that is through"
 NO_TABLE = "no sealed window has a table that it uses; wait for one, or register it with others"
@@ -54,6 +56,8 @@ class Lesson(NamedTuple):
     y: dict[str, NDArray[Any]]
     snapshot: Snapshot
     last: int
+    expires: int
+    """When the first of the rows or tables behind them leaves at the latest."""
 
 
 class Training:
@@ -147,6 +151,8 @@ class Training:
         model = Model(name, recipe, workload)
         made = self._taught([model], now)[name]
         if not made.available and not made.stale:
+            if name not in self._models:
+                dropped(self._store.catalogue, name)
             raise StateError(f"model {name!r} was not registered: {made.why}")
         told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
         with self._store.catalogue.transaction():
@@ -162,6 +168,7 @@ class Training:
         with self._store.catalogue.transaction():
             self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
             unregistered(self._store.catalogue, name, now)
+            dropped(self._store.catalogue, name)
         self._damaged.discard(name)
         with self._learning:
             gone = self._models.pop(name, None)
@@ -247,33 +254,43 @@ class Training:
         self, models: Collection[Model], now: int, leaving: Collection[Step] = ()
     ) -> dict[str, Model]:
         """The models, trained from scratch on the hot rows that stay; or why they are not."""
-        able = [model for model in models if self._has_columns(model)]
+        able = [model for model in models if self.has_columns(model)]
         made = {model.name: replace(model, why=NO_TABLE, stale=True) for model in models}
         try:
-            lesson = self._lesson(able, leaving) if able else None
+            lesson = self.lesson(able, leaving) if able else None
         except PyramidionError as problem:
             why, yet = str(problem), isinstance(problem, StateError)  # or a file is damaged
             return made | {model.name: replace(model, why=why, stale=yet) for model in able}
         if lesson is None:
             return made
         work = [
-            partial(fit, model.recipe, lesson.X, model.columns(lesson.snapshot), lesson.y[key])
+            partial(timed, model.recipe, lesson.X, model.columns(lesson.snapshot), lesson.y[key])
             for model in able
-            for key in [_key(model.workload)]
+            for key in [key_of(model.workload)]
         ]
-        modules = set().union(*(packages_of(model.recipe) for model in able))
-        found = self._trainer.run(work, modules, self._store.settings.train_within_us / 1e6)
+        room = {model.name: _room(model.recipe) for model in able}
+        versions = drawn(self._store.catalogue, {name: 1 + more for name, more in room.items()})
+        found = self.run(work, able)
         return made | {
-            model.name: self._outcome(model, lesson, each, now)
+            model.name: self._outcome(
+                model, lesson, each, now, (versions[model.name], room[model.name])
+            )
             for model, each in zip(able, found, strict=True)
         }
 
-    def _has_columns(self, model: Model) -> bool:
+    def run(self, work: Sequence[Work[T]], models: Iterable[Model]) -> list[T | Failed]:
+        """Have something done in the training process, with what some models need."""
+        modules = set().union(*(packages_of(model.recipe) for model in models))
+        return self._trainer.run(work, modules, self._store.settings.train_within_us / 1e6)
+
+    def has_columns(self, model: Model) -> bool:
         """Whether the complete tables have something for it, once there are some."""
         current = self._serving.current
         return current is None or bool(model.columns(current))
 
-    def _outcome(self, model: Model, lesson: Lesson, found: Any, now: int) -> Model:
+    def _outcome(
+        self, model: Model, lesson: Lesson, found: Any, now: int, version: tuple[int, int]
+    ) -> Model:
         if isinstance(found, Failed):  # tried again with the next step, seal or retirement
             kind = model.recipe["class"].rpartition(".")[2]
             why = f"{kind} could not be trained: {found.why}"
@@ -281,15 +298,17 @@ class Training:
         snapshot, columns = lesson.snapshot, model.columns(lesson.snapshot)
         names = tuple(snapshot.names[column] for column in columns)
         tables = frozenset(",".join(snapshot.parts[column]) for column in columns)
-        fitted = Fitted(found, names, tables, len(lesson.X), lesson.last, now)
+        estimator, took = found
+        seen = len(lesson.X), lesson.last, now
+        fitted = Fitted(estimator, names, tables, *seen, *version, took, lesson.expires)
         self.trained.append(model.name)
         return replace(model, fitted=fitted, why="", stale=False)
 
-    def _lesson(self, models: Iterable[Model], leaving: Collection[Step]) -> Lesson:
+    def lesson(self, models: Iterable[Model], leaving: Collection[Step] = ()) -> Lesson:
         """The hot rows that stay, by the complete tables less these."""
         with self._store.arrivals:  # or one that is acknowledged may not be among the rows yet
             last = self._store.last_batch()
-        workloads = {_key(model.workload): model.workload for model in models}
+        workloads = {key_of(model.workload): model.workload for model in models}
         staying = self._serving.staying(leaving, last)
         if not self._store.hot.stored(staying):
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
@@ -302,7 +321,19 @@ class Training:
         if not X:
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
         labels = {key: np.concatenate(parts) for key, parts in y.items()}
-        return Lesson(np.concatenate(X), labels, raw.base, last)
+        return Lesson(np.concatenate(X), labels, raw.base, last, self._until(leaving))
+
+    def _until(self, leaving: Collection[Step]) -> int:
+        """When the first hot step that stays, or the first sealed window, is over at the latest."""
+        settings, store = self._store.settings, self._store
+        longest = settings.hot_window_us or settings.retention_us
+        gone = {step.number for step in leaving}
+        steps = [step.start for step in list(store.hot.steps) if step.number not in gone]
+        oldest = store.catalogue.one("SELECT min(start) FROM windows WHERE state = 'sealed'")
+        ends = [start + longest for start in steps]
+        if oldest is not None:
+            ends.append(int(oldest) + settings.retention_us)
+        return min(ends)
 
     def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
         """Let models serve; where rows leave, nothing else that was learned is left.
@@ -384,38 +415,16 @@ class Training:
             same = None if model.fitted is None else replace(model.fitted, last=number)
             return replace(model, fitted=same)
 
-    # --- how much is enough --------------------------------------------------------------------
 
-    def learning_curve(
-        self, name: str, within: float, sizes: Sequence[int] | None
-    ) -> LearningCurve:
-        """The loss of a model against the hot rows it learns from."""
-        model, within = self.model(name), checked_within(within)
-        if not self._has_columns(model):
-            raise StateError(f"no learning curve of model {name!r}: {NO_TABLE}")
-        lesson = self._lesson([model], ())
-        chosen = checked_sizes(sizes, len(lesson.X))
-        key, columns = _key(model.workload), model.columns(lesson.snapshot)
-        work = partial(
-            losses, model.recipe, lesson.X, columns, lesson.y[key], model.classes, chosen
-        )
-        limit = self._store.settings.train_within_us / 1e6
-        (found,) = self._trainer.run([work], packages_of(model.recipe), limit)
-        if isinstance(found, Failed):
-            raise StateError(f"no learning curve of model {name!r}: {found.why}")
-        kind, measured = found
-        curve = LearningCurve(
-            chosen,
-            measured,
-            loss=kind,
-            tested=tested(len(lesson.X)),
-            within=within,
-            guarantee=lesson.snapshot.guarantee.raw(),
-        )
-        self._serving.perishes(curve)
-        return curve
+def _room(recipe: Recipe) -> int:
+    """How many versions it may need after its own, until it is trained again."""
+    try:
+        online = hasattr(estimator_of(recipe), "partial_fit")
+    except PyramidionError:  # not installed; it cannot be trained
+        online = False
+    return STRETCH if online else 0
 
 
-def _key(workload: Workload) -> str:
+def key_of(workload: Workload) -> str:
     """Tells labels apart that are learned differently."""
     return json.dumps([workload.label.name, workload.to_dict()["merge"]])

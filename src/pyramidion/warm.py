@@ -7,6 +7,7 @@ does not wait for the compiler.
 from __future__ import annotations
 
 import datetime as dt
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +84,7 @@ def warm() -> None:
         narrow = one.drop_columns(["view", "coded", "exact", "time"]).to_batches()[0]
         snapshot.featurize_one(one.to_pylist()[0])
         snapshot.featurize_one(one.to_batches()[0])
+        snapshot.featurize_json(json.dumps(one.to_pylist()[0], default=str).encode())
         snapshot.without(counting.door.observations(rows))
         snapshot.estimates.counts(1, np.arange(3, dtype=np.uint64))
         plain = Schema(
@@ -92,6 +94,7 @@ def warm() -> None:
         fresh = Counting(plain, settings)
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
+        fresh.snapshot().featurize_one({"text": "a", "whole": "b", "binned": 1})
     KeyCounts().add(np.arange(3, dtype=np.uint64), np.ones(1, dtype=np.int64))
     _count_people(rows)
     clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)

@@ -363,6 +363,31 @@ def test_models_can_be_tried(taught: Shell) -> None:
     assert [(model["available"], model["rows"]) for model in models] == [(True, 300)] * 3
 
 
+def test_models_that_were_tried_tell_what_they_have_learned(taught: Shell) -> None:
+    done = taught("models", "--train", "--json")
+    assert "measured on hot rows (P1)" in done.err
+    for model in done.told["models"]:
+        kind = "squared loss" if model["name"] == "number" else "log loss"
+        assert model["version"] > 1  # registered once, and trained now
+        assert 0 < model["took"] < 600
+        assert model["expires"] > NOW * 1e6
+        assert (model["loss"]["kind"], model["loss"]["tested"]) == (kind, 60)
+        assert model["loss"]["guarantee"]["level"] == "P1"
+
+
+def test_what_models_have_learned_stands_in_the_list(taught: Shell) -> None:
+    head, *lines = taught("models", "--train").out.splitlines()
+    for name in ("version", "took", "expires", "loss", "prior's"):
+        assert name in head.split()
+    assert [line.split()[-1] for line in lines] == ["available"] * 3
+
+
+def test_a_model_that_was_not_tried_tells_nothing(taught: Shell, idle: None) -> None:
+    for model in taught("models", "--json").told["models"]:
+        told = [model[each] for each in ("version", "took", "expires", "loss")]
+        assert told == [0, None, None, None]
+
+
 def test_models_that_cannot_be_trained_say_why(taught: Shell) -> None:
     told = taught("models", "--train", now=LATER).out
     assert told.count("not available: the hot window is empty") == 3

@@ -241,7 +241,7 @@ class Catalogue:
         step = "FROM batches JOIN steps ON steps.number = batches.step"
         self.batches.update(ask(f"SELECT file, batches.number {step}"))
         self.sealed.update(ask("SELECT number, sealed FROM batches"))
-        self.digests.update(d for (d,) in ask("SELECT once FROM batches WHERE once NOT NULL"))
+        self.digests.update(d for (d,) in ask("SELECT once FROM arrivals"))
 
 
 @cache

@@ -26,6 +26,7 @@ from pyramidion import (
     Entry,
     Guarantee,
     Label,
+    Loss,
     Model,
     Pyramid,
     Receipt,
@@ -98,6 +99,7 @@ CATALOGUE = {
 }
 ABOUT = {
     **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
+    "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
     **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
@@ -179,6 +181,10 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),
     },
+    Loss: {
+        **dict.fromkeys(("model", "prior", "kind"), "P1: in memory, forgotten when its rows leave"),
+        **dict.fromkeys(("tested", "at", "guarantee"), PUBLIC),
+    },
     Exposure: dict.fromkeys(
         (
             *("component", "start", "stop", "at", "columns", "unit", "hot", "models", "windows"),
@@ -225,14 +231,15 @@ VERBS: dict[type, dict[str, str]] = {
         "models": "public recipes and row totals; what was learned is P1, gone before its rows",
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
         "learning_curve": "P1: in memory, expires when its rows leave",
+        "loss": "P1: in memory, forgotten when its rows leave",
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
         **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
-        "estimates": PAID,
-        **dict.fromkeys(("expired", "holds", "parts", "tables"), PUBLIC),
+        **dict.fromkeys(("featurize_json", "estimates"), PAID),
+        **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,
@@ -245,12 +252,13 @@ VERBS: dict[type, dict[str, str]] = {
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
-    **dict.fromkeys(("Model", "Entry", "Verification"), "see OUTPUTS"),
+    **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
+    "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
     **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),
@@ -548,7 +556,7 @@ def _secrets(store: Pyramid) -> set[bytes]:
     """What is drawn or hot in the catalogue now, as bytes."""
     ask = store._lifecycle.catalogue.all
     found = {row[0] for row in ask("SELECT wrapped FROM keys")}
-    found |= {row[0] for row in ask("SELECT once FROM batches WHERE once NOT NULL")}
+    found |= {row[0] for row in ask("SELECT once FROM arrivals")}
     found |= {row[0] for row in ask("SELECT sealed FROM batches")}
     for table in ("steps", "arenas"):
         found |= {row[0].encode() for row in ask(f"SELECT file FROM {table}")}  # noqa: S608

@@ -263,7 +263,7 @@ def test_a_key_leaves_with_its_rows(stand: Stand) -> None:
     store.observe(rows(5), key="k")
     stand.clock.pass_(3 * DAY)
     store.advance()
-    assert store._lifecycle.hot.seen("k") is None
+    assert store._lifecycle.hot.seen(["k"]) == {}
     assert store.observe(rows(5, stand.clock.now), key="k").accepted == 5
     assert states(store) == {1: ("populating", 10)}
 
@@ -280,7 +280,7 @@ def test_the_same_key_leaves_another_trace_in_each_step(stand: Stand) -> None:
     traces = []
     for _ in range(3):
         observed(store, rows(5, stand.clock.now), key="k")
-        ((trace,),) = store._lifecycle.catalogue.all("SELECT once FROM batches")
+        ((trace,),) = store._lifecycle.catalogue.all("SELECT once FROM arrivals")
         traces.append(trace)
         stand.clock.pass_(3 * DAY)
         store.advance()

@@ -126,7 +126,7 @@ def test_idempotency_keys_work_after_a_withdrawal(stand: Stand) -> None:
         assert each.status().hot_rows == 30
     stand.clock.pass_(3 * DAY)
     each.advance()
-    assert each._lifecycle.hot.seen("batch 2") is None
+    assert each._lifecycle.hot.seen(["batch 2"]) == {}
 
 
 def test_its_share_returns_with_the_next_window(stand: Stand) -> None:

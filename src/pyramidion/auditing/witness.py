@@ -53,8 +53,8 @@ class Witness:
         return found == owed and not files
 
     def _acknowledge(self, real: Callable[..., Any], *given: Any) -> Any:
-        parts = given[3]
-        self.acknowledgements.append(all(self._durable(window) for window, _ in parts))
+        windows = [window for fresh in given[0] for window, _ in fresh.parts]
+        self.acknowledgements.append(all(map(self._durable, windows)))
         return real(*given)
 
     def _durable(self, window: int) -> bool:

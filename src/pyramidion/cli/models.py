@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli.options import Clock, Commands, Parser, add_quiet, add_store, opened
 from pyramidion.cli.progress import remark, warn
-from pyramidion.cli.text import several, table
+from pyramidion.cli.text import date, several, table
 from pyramidion.cli.workload import add_workload, json_object, workload_of
 from pyramidion.errors import PyramidionError
 
 if TYPE_CHECKING:
     from pyramidion.learn.curves import LearningCurve
+    from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model
     from pyramidion.learn.workload import Workload
+    from pyramidion.system import Pyramid
 
 WIDE = 50  # letters of an estimator that a list shows
 BAR = 30  # letters of the longest bar
 ASKED = "trained when asked"
+P1 = "these losses were measured on hot rows (P1); forget them when the rows leave"
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -113,27 +116,62 @@ def listed(arguments: argparse.Namespace) -> None:
         if arguments.train and pyramid.models:
             remark(arguments, f"training {several(len(pyramid.models), 'model')}")
             pyramid.advance()
-        told = _listing(list(pyramid.models.values()), arguments)
+        models = pyramid.models
+        losses = {name: _loss(pyramid, name) for name in models} if arguments.train else {}
+        told = _listing(list(models.values()), losses, arguments)
     print(told)
+    if any(losses.values()):
+        warn(P1)
 
 
-def _listing(models: list[Model], arguments: argparse.Namespace) -> str:
+def _loss(pyramid: Pyramid, name: str) -> Loss | None:
+    """How well a model does; None where that cannot be measured."""
+    try:
+        return pyramid.loss(name) if pyramid.models[name].available else None
+    except PyramidionError:  # too few hot rows, or all of one class
+        return None
+
+
+def _listing(
+    models: list[Model], losses: dict[str, Loss | None], arguments: argparse.Namespace
+) -> str:
     if arguments.json:
-        return json.dumps({"models": [_told(model) for model in models]}, default=bytes.hex)
+        told = [_told(model) | _measured(losses.get(model.name)) for model in models]
+        return json.dumps({"models": told}, default=bytes.hex)
     if not models:
         return "there are no models; add one with `pyramidion models add`"
-    return _table(models, arguments.train)
+    return _table(models, losses, arguments.train)
 
 
-def _table(models: list[Model], trained: bool) -> str:
-    head = ["model", "estimator", "label", "learns from", *(["rows"] if trained else []), "state"]
+def _measured(loss: Loss | None) -> dict[str, Any]:
+    """A loss for programs."""
+    if loss is None:
+        return {"loss": None}
+    told = {"model": loss.model, "prior": loss.prior, "kind": loss.kind, "tested": loss.tested}
+    return {"loss": told | {"at": loss.at, "guarantee": loss.guarantee.to_dict()}}
+
+
+def _table(models: list[Model], losses: dict[str, Loss | None], trained: bool) -> str:
+    learned = ["rows", "version", "took", "expires", "loss", "prior's"] if trained else []
+    head = ["model", "estimator", "label", "learns from", *learned, "state"]
     rows = []
     for model in models:
         name = _estimator(model)
         shown = name if len(name) <= WIDE else f"{name[: WIDE - 3]}..."
         row = [model.name, shown, model.label, _tables(model.workload)]
-        rows.append([*row, model.rows, _state(model)] if trained else [*row, ASKED])
+        rows.append(
+            [*row, *_learned(model, losses[model.name]), _state(model)]
+            if trained
+            else [*row, ASKED]
+        )
     return table(head, rows)
+
+
+def _learned(model: Model, loss: Loss | None) -> list[object]:
+    """What is to be told of what it learned; dashes where there is nothing."""
+    took = "-" if model.took is None else f"{model.took:.1f} s"
+    both = ["-", "-"] if loss is None else [f"{loss.model:.4g}", f"{loss.prior:.4g}"]
+    return [model.rows, str(model.version or "-"), took, date(model.expires), *both]
 
 
 def _estimator(model: Model) -> str:
@@ -168,6 +206,9 @@ def _told(model: Model) -> dict[str, Any]:
         "available": model.available,
         "why": model.why,
         "rows": model.rows,
+        "version": model.version,
+        "took": model.took,
+        "expires": model.expires,
     }
 
 
@@ -226,7 +267,7 @@ def curve(arguments: argparse.Namespace) -> None:
         f"\nsmallest hot window within {100 * found.within:g} % of the best: "
         f"{several(smallest, 'row')} to learn from"
     )
-    warn("these losses were measured on hot rows (P1); forget them when the rows leave")
+    warn(P1)
 
 
 def _lines(found: LearningCurve, losses: list[float]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from pyramidion.bundle_kernels import matrix, prefetch, vector
 from pyramidion.counts.kernels import (
     COUNT_MEDIAN,
     DENSE,
@@ -28,6 +29,25 @@ from pyramidion.counts.kernels import (
 # Where an output column comes from, see `estimate`.
 PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED = range(5)
 SHRINKAGE, RATIO = range(2)
+
+# What `estimate_one` finds in its bundle; sizes are labels and method, scales limit and unit.
+(
+    ONE_PLAN,
+    ONE_CELLS32,
+    ONE_CELLS64,
+    ONE_SIZES,
+    ONE_SCALES,
+    ONE_CLASSES,
+    ONE_BORDERS,
+    ONE_PRIOR,
+    ONE_STRENGTH,
+    ONE_SPREAD,
+    ONE_SHIFT,
+    ONE_DEVIATIONS,
+    ONE_CENTERS,
+    ONE_TEMPLATE,
+    ONE_RAW,
+) = range(15)
 
 
 @njit(inline="always", cache=True)
@@ -241,6 +261,74 @@ def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any
     if source == BACK_OFF:
         return flags[index]
     return means[index]
+
+
+@njit(inline="always", cache=True)
+def _prefetch(plan: Any, cells32: Any, cells64: Any, labels: Any, keys: Any) -> None:
+    """Ask for all cells of a row at once: of large tables, each is a wait for memory."""
+    for t in range(keys.shape[0]):
+        table, key = t + 1, keys[t, 0]
+        offset, width = plan[table, PLAN_OFFSET], plan[table, PLAN_WIDTH]
+        wide = plan[table, PLAN_WIDE]
+        start, size = (cells64, 8) if wide else (cells32, 4)
+        for row in range(plan[table, PLAN_ROWS]):
+            at = offset + (row * width + place(plan, table, row, key)) * labels
+            prefetch(start + size * np.int64(at))
+
+
+@njit(cache=True, nogil=True)
+def estimate_one(places: Any, keys: Any, out: Any) -> Any:
+    """`estimate` for one row and all tables, all else in a bundle: keys[t, 0] to out[column].
+
+    Raw columns are written too: of table t with c codes from column k on, for each (t, k, c).
+    """
+    plan, sizes = matrix(places, ONE_PLAN, np.uint64), vector(places, ONE_SIZES, np.int64)
+    cells32, cells64 = vector(places, ONE_CELLS32, np.int32), vector(places, ONE_CELLS64, np.int64)
+    classes, borders = matrix(places, ONE_CLASSES, np.int64), vector(places, ONE_BORDERS, np.int64)
+    template, raw = matrix(places, ONE_TEMPLATE, np.int64), matrix(places, ONE_RAW, np.int64)
+    prior, centers = vector(places, ONE_PRIOR, np.float64), vector(places, ONE_CENTERS, np.float64)
+    strength = matrix(places, ONE_STRENGTH, np.float64)
+    spread, shift = matrix(places, ONE_SPREAD, np.float64), matrix(places, ONE_SHIFT, np.float64)
+    deviations = matrix(places, ONE_DEVIATIONS, np.float64)
+    limit, unit = vector(places, ONE_SCALES, np.float64)
+    labels, method = np.uint64(sizes[0]), sizes[1]
+    columns, width = prior.size, template.shape[0]
+    by_class = np.empty((MAX_ROWS + 2, columns))
+    by_label, signs = np.empty((2, borders.size)), np.empty(MAX_ROWS)
+    at = np.empty(MAX_ROWS, dtype=np.uint64)
+    by_row = by_class[2:].reshape(columns, MAX_ROWS)
+    counts, p, means, flags = by_class[0], by_class[1], by_label[0], by_label[1]
+    _prefetch(plan, places[ONE_CELLS32, 0], places[ONE_CELLS64, 0], labels, keys)
+    for t in range(keys.shape[0]):
+        table, key = t + 1, keys[t, 0]
+        if plan[table, PLAN_KIND] == DENSE and key >= plan[table, PLAN_WIDTH]:
+            return table
+        if plan[table, PLAN_WIDE]:
+            _count(
+                plan, table, cells64, labels, key, classes, deviations, at, signs, by_row, counts
+            )
+        else:
+            _count(
+                plan, table, cells32, labels, key, classes, deviations, at, signs, by_row, counts
+            )
+        for m in range(borders.size - 1):
+            low, high, per = borders[m], borders[m + 1], strength[table, m]
+            if method == SHRINKAGE:
+                flags[m] = _shrink(counts, low, high, prior, per, spread, shift, table, p)
+            else:
+                flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
+            means[m] = 0.0
+            for c in range(low, high):
+                means[m] += p[c] * centers[c]
+                counts[c] /= unit
+        for k in range(width):
+            source, index = template[k, 0], template[k, 1]
+            out[t * width + k] = _column(source, index, p, counts, flags, means)
+    for r in range(raw.shape[0]):
+        first, chosen = raw[r, 1], np.int64(keys[raw[r, 0], 0])
+        for code in range(raw[r, 2]):
+            out[first + code] = code == chosen
+    return 0
 
 
 @njit(cache=True, nogil=True)

@@ -32,6 +32,7 @@ Everything is computed from sealed cells, so it is post-processing and free:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.bundle_kernels import Bundle
 from pyramidion.counts import estimate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Table
@@ -126,6 +128,7 @@ class Estimates:
         settings: Settings,
         arena: Arena,
         template: NDArray[np.int64],
+        raw: Sequence[tuple[int, int, int]] = (),
     ) -> None:
         self._settings = settings
         self._arena = arena
@@ -133,6 +136,7 @@ class Estimates:
         self._unit = float(settings.weight_unit) if self._weighted else 1.0
         self._classes = Classes.of(schema)
         self._template = template
+        self._raw = np.array(raw, dtype=np.int64).reshape(-1, 3)
         self.prior = self._prior()
         tables, columns = len(arena.layout.tables), self.prior.size
         self.strength = np.zeros((tables, len(schema.labels)))
@@ -142,6 +146,7 @@ class Estimates:
         for table in range(1, tables):
             self._study(table)
         self._kernel = self._for_kernel()
+        self._one = self._for_one()
 
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
@@ -265,6 +270,7 @@ class Estimates:
         twin = copy(self)
         twin._arena = arena
         twin._kernel = twin._for_kernel()
+        twin._one = twin._for_one()
         return twin
 
     def _for_kernel(self) -> tuple[Any, ...]:
@@ -287,6 +293,32 @@ class Estimates:
             self._settings.backoff_deviation,
             self._unit,
         )
+
+    def _for_one(self) -> Bundle:
+        """The same for one row, whose kernel has no time to unpack so many arrays."""
+        settings, ratio = self._settings, self._settings.estimate == "ratio"
+        method = estimate_kernels.RATIO if ratio else estimate_kernels.SHRINKAGE
+        return Bundle(
+            *self._kernel[:3],  # plan and cells; once in a pickle
+            np.array([self._arena.layout.labels, method], dtype=np.int64),
+            np.array([settings.backoff_deviation, self._unit], dtype=np.float64),
+            self._classes.of_joint,
+            self._classes.borders,
+            self.prior,
+            self.strength,
+            self.spread,
+            self.shift,
+            self.deviations,
+            self._classes.centers,
+            self._template,
+            self._raw,
+        )
+
+    def one(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
+        """Write the features of one row, keys[table, 0], into out[column], raw ones too."""
+        bad: int = estimate_kernels.estimate_one(self._one.places, keys, out)
+        if bad:
+            self._refuse_code(bad)
 
     def features(
         self,

@@ -19,9 +19,11 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
 from pyramidion.encoding import Encoder
-from pyramidion.errors import ObservationError, StateError
+from pyramidion.errors import ExpiredError, ObservationError, StateError
+from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
+from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door, Observations, Rows
 
 CHUNK = 131_072  # rows of one table featurized at once by one thread: their keys are 1 MB
@@ -42,6 +44,8 @@ class Features(np.ndarray[Any, np.dtype[np.float32]]):
 
     def __array_finalize__(self, other: Any) -> None:
         """Views promise what they view; results of arithmetic or masks promise nothing."""
+        if type(other) is np.ndarray:
+            return  # the usual way here, and one row has little time
         guarantee = getattr(other, "guarantee", None)
         if guarantee is not None and np.may_share_memory(self, other):
             self.guarantee = guarantee
@@ -60,18 +64,32 @@ class Snapshot:
     """Immutable complete tables of a stream.
 
     A snapshot that holds a window past its retention is *expired*: it drops its
-    tables and answers no more.
+    tables and answers no more. A store tells its own; one that left the store has a
+    ``deadline`` and tells itself, by a clock that never goes back.
     """
 
     def __init__(
-        self, door: Door, arena: Arena, guarantee: Guarantee, *, source: Arena | None = None
+        self,
+        door: Door,
+        arena: Arena,
+        guarantee: Guarantee,
+        *,
+        source: Arena | None = None,
+        expires: int | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._door = door
         self._arena = arena
         self._source = arena if source is None else source
+        self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self.guarantee = guarantee
-        self.estimates = Estimates(door.schema, door.settings, arena, self._columns.template)
+        self.estimates = Estimates(
+            door.schema, door.settings, arena, self._columns.template, self._columns.raw
+        )
+        self.expires = expires
+        """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
+        self._deadline = deadline
         self._expired = ""
 
     def expire(self, why: str) -> None:
@@ -84,13 +102,15 @@ class Snapshot:
     @property
     def expired(self) -> bool:
         """Whether it answers no more."""
-        return bool(self._expired)
+        return bool(self._expired) or (self._deadline is not None and self._deadline.passed())
 
     def _fresh(self) -> Estimates:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
+        if self._deadline is not None and self._deadline.passed():
+            self.expire("its time is over")
         estimates: Estimates | None = vars(self).get("estimates")
         if self._expired or estimates is None:
-            raise StateError(f"this snapshot has expired: {self._expired}; take a new one")
+            raise ExpiredError(f"this snapshot has expired: {self._expired}; take a new one")
         return estimates
 
     def holds(self, arena: Arena | None) -> bool:
@@ -141,9 +161,17 @@ class Snapshot:
                 keys = self._door.rows(row).matrix(0, 1)
         else:
             keys = self._door.encoder.one(row)
-        out = np.empty((len(self._columns.names), 1), dtype=np.float32)
-        self._write(estimates, keys, out)
-        return Features.of(out.reshape(-1), self.guarantee)
+        return self._one(estimates, keys)
+
+    def featurize_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
+        """Features of one row, given as the bytes of a flat JSON object: those of its dict."""
+        estimates = self._fresh()
+        return self._one(estimates, self._json.keys(body))
+
+    def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
+        out = np.empty(len(self._columns.names), dtype=np.float32)
+        estimates.one(keys, out)
+        return Features.of(out, self.guarantee)
 
     def featurize_keys(self, keys: Keys) -> NDArray[np.float32]:
         """Features of rows given by the keys of their tables: keys[table, row]."""

@@ -6,6 +6,7 @@ The process waits with this imported, so neither Arrow nor kernels are.
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyramidion.checks import Value
 from pyramidion.learn.recipes import Recipe, estimator_of
 
 TEST = 5  # of a learning curve, one row in so many, the newest, is tested on
+SQUARES, ERRORS = "squared loss", "error rate"
 TINY = 1e-15  # a probability is at least this: one class that was never seen is not the end
 
 
@@ -25,6 +27,14 @@ def fit(recipe: Recipe, X: NDArray[np.float32], columns: list[int], y: NDArray[A
     estimator = estimator_of(recipe)
     estimator.fit(X[:, columns], y)
     return estimator
+
+
+def timed(
+    recipe: Recipe, X: NDArray[np.float32], columns: list[int], y: NDArray[Any]
+) -> tuple[Any, float]:
+    """What `fit` gives, and the seconds it took."""
+    began = time.perf_counter()
+    return fit(recipe, X, columns, y), time.perf_counter() - began
 
 
 def losses(
@@ -55,6 +65,40 @@ def losses(
     return name, found
 
 
+def beside_prior(
+    recipe: Recipe,
+    X: NDArray[np.float32],
+    columns: list[int],
+    y: NDArray[Any],
+    classes: tuple[Value, ...],
+) -> tuple[str, float, float]:
+    """Fit on all but the newest rows; the loss on these, beside that of the label's rates."""
+    start = len(y) - tested(len(y))
+    estimator = fit(recipe, X[:start], columns, y[:start])
+    name, loss = _loss(estimator, X[start:][:, columns], y[start:], classes)
+    return name, loss, prior_loss(name, y[:start], y[start:], classes)
+
+
+def prior_loss(
+    name: str, before: NDArray[Any], y: NDArray[Any], classes: tuple[Value, ...]
+) -> float:
+    """The loss of who knows the mean, the rates or the likeliest class of the rows before.
+
+    >>> before = np.array([0, 0, 0, 1])
+    >>> prior_loss(ERRORS, before, np.array([0, 1]), (0, 1))
+    0.5
+    >>> prior_loss(SQUARES, np.array([1.0, 3.0]), np.array([4.0]), ())
+    4.0
+    """
+    if name == SQUARES:
+        return float(np.mean((np.mean(before) - y) ** 2))
+    found, counts = np.unique(before, return_counts=True)
+    if name == ERRORS:
+        return float(np.mean(found[counts.argmax()] != y))
+    rates = np.tile(counts / counts.sum(), (len(y), 1))
+    return _log_loss(aligned(rates, found, classes), y, classes)
+
+
 def tested(rows: int) -> int:
     """How many of the newest rows are tested on."""
     return rows // TEST
@@ -79,11 +123,15 @@ def _loss(
     estimator: Any, X: NDArray[np.float32], y: NDArray[Any], classes: tuple[Value, ...]
 ) -> tuple[str, float]:
     if not classes or is_regressor(estimator):
-        return "squared loss", float(np.mean((estimator.predict(X) - y) ** 2))
+        return SQUARES, float(np.mean((estimator.predict(X) - y) ** 2))
     if not hasattr(estimator, "predict_proba"):
-        return "error rate", float(np.mean(estimator.predict(X) != y))
+        return ERRORS, float(np.mean(estimator.predict(X) != y))
     given = aligned(estimator.predict_proba(X), estimator.classes_, classes)
+    return "log loss", _log_loss(given, y, classes)
+
+
+def _log_loss(given: NDArray[np.float64], y: NDArray[Any], classes: tuple[Value, ...]) -> float:
     order = np.argsort(np.array(classes), kind="stable")  # as scikit-learn wants them
     clipped = np.clip(given[:, order], TINY, 1.0)
     shares = clipped / clipped.sum(axis=1, keepdims=True)
-    return "log loss", float(log_loss(y, shares, labels=np.array(classes)[order]))
+    return float(log_loss(y, shares, labels=np.array(classes)[order]))

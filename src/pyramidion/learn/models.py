@@ -46,6 +46,14 @@ class Fitted:
     """It has seen no batch later than this one."""
     at: int
     """When, by the store's clock in microseconds."""
+    version: int
+    """No other thing that a model of this name learned has this number."""
+    room: int
+    """How many versions after this one are its own, for what it learns online."""
+    took: float
+    """Seconds that it was trained."""
+    expires: int
+    """When the first row or window that it learned from leaves at the latest, in microseconds."""
 
     def expire(self) -> None:
         """Drop what was learned."""
@@ -100,6 +108,25 @@ class Model:
     def trained(self) -> int | None:
         """When it was trained from scratch, in microseconds since the epoch."""
         return None if self.fitted is None else self.fitted.at
+
+    @property
+    def version(self) -> int:
+        """The number of what it has learned: grows, is never used twice; 0 where there is none."""
+        return 0 if self.fitted is None else self.fitted.version
+
+    @property
+    def took(self) -> float | None:
+        """How many seconds the training from scratch took."""
+        return None if self.fitted is None else self.fitted.took
+
+    @property
+    def expires(self) -> int | None:
+        """When what it has learned must be gone at the latest, in microseconds since the epoch.
+
+        The oldest row it learned from leaves then, or a window behind its features retires. Where
+        `hot_rows` bounds the hot window, or somebody asks to be forgotten, it goes sooner.
+        """
+        return None if self.fitted is None else self.fitted.expires
 
     @property
     def online(self) -> bool:
@@ -167,10 +194,13 @@ class Model:
     def taught(self, snapshot: Snapshot, rows: Rows, y: NDArray[Any], last: int) -> Model:
         """The model after one more batch; this one stays as it is."""
         fitted = self._ready()
+        if not fitted.room:
+            raise StateError(f"model {self.name!r} has learned all it can before it is trained")
         estimator = deepcopy(fitted.estimator)
         with parallel_config(backend="threading"):
             estimator.partial_fit(_chosen(fitted, snapshot, rows), y)
         more = replace(fitted, estimator=estimator, rows=fitted.rows + len(y), last=last)
+        more.version, more.room = fitted.version + 1, fitted.room - 1
         return replace(self, fitted=more)
 
 

@@ -9,43 +9,69 @@ from starlette.responses import Response
 
 from pyramidion import __version__
 from pyramidion.serve import (
+    routes_copies,
     routes_metrics,
     routes_models,
+    routes_predictions,
     routes_rows,
     routes_service,
     routes_store,
 )
 from pyramidion.serve.bodies import answer
 from pyramidion.serve.gate import Gate
+from pyramidion.serve.openapi import OPEN, documented
+from pyramidion.serve.page import POLICY, page
 from pyramidion.serve.refusals import told_as
 from pyramidion.serve.routing import refuse_unguarded
 from pyramidion.serve.service import Service
+from pyramidion.signed import key_text
 
-ALL = (routes_rows.routes, routes_models.routes, routes_store.routes, routes_service.routes)
+ALL = (
+    routes_rows.routes,
+    routes_copies.routes,
+    routes_models.routes,
+    routes_predictions.routes,
+    routes_store.routes,
+    routes_service.routes,
+)
 
 
 def create_app(service: Service) -> FastAPI:
     """An app that answers for a service; who made the service closes it."""
-    app = FastAPI(title="Pyramidion", version=__version__, redirect_slashes=False)
+    app = FastAPI(
+        title="Pyramidion",
+        version=__version__,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
+    documented(app)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Gate, service=service)
     for routes in ALL:
         routes.serve(app, service)
     routes_metrics.serve(app, service)
 
-    @app.get("/healthz", summary="Whether the process lives.")
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        headers = {"Content-Security-Policy": POLICY}
+        return Response(page(app.openapi()), headers=headers, media_type="text/html")
+
+    @app.get("/healthz", openapi_extra=OPEN, summary="Whether the process lives.")
     async def healthz() -> Response:
         return answer({"alive": True})
 
-    @app.get("/readyz", summary="Whether every stream does what is due.")
+    @app.get("/readyz", openapi_extra=OPEN, summary="Whether every stream does what is due.")
     async def readyz() -> Response:
         troubles = {} if service.closed else service.troubles
         ready = not service.closed and not troubles
         return answer({"ready": ready, "streams": sorted(troubles)}, 200 if ready else 503)
 
-    @app.get("/v1/key", summary="The public key that snapshots are signed with.")
+    @app.get(
+        "/v1/key", openapi_extra=OPEN, summary="The public key that snapshots are signed with."
+    )
     async def key() -> Response:
-        return answer({"ed25519": service.signer.public_key().public_bytes_raw().hex()})
+        return answer({"ed25519": key_text(service.signer.public_key())})
 
     refuse_unguarded(app)
     return app

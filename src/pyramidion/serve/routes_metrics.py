@@ -8,11 +8,12 @@ from starlette.responses import Response
 from pyramidion.serve.metrics import TYPE
 from pyramidion.serve.routing import GUARDED, Call, Routes, apart
 from pyramidion.serve.service import Service
+from pyramidion.serve.shapes import TEXT, Body
 
 routes = Routes()
 
 
-@routes.add("GET", "/metrics", "admin")
+@routes.add("GET", "/metrics", "admin", gives=Body({"text/plain": TEXT}))
 async def metrics(call: Call) -> Response:
     """Numbers for Prometheus."""
     call.caller.refuse_part()

@@ -11,43 +11,60 @@ from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from, rows_from
 from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.shapes import TEXT, json_of, listed, named, whole
+from pyramidion.serve.workloads import FIELDS, workload_from
 
 routes = Routes()
 
 
-@routes.add("GET", "/streams/{stream}/models", "predict", "train")
+@routes.add(
+    "GET",
+    "/streams/{stream}/models",
+    "predict",
+    "train",
+    gives=json_of(whole(models=listed(named("Model")))),
+)
 async def models(call: Call) -> Response:
     """The registered models."""
     return answer({"models": [told(model) for model in call.pyramid.models.values()]})
 
 
-@routes.add("GET", "/streams/{stream}/models/{model}", "predict", "train")
+@routes.add(
+    "GET", "/streams/{stream}/models/{model}", "predict", "train", gives=json_of(named("Model"))
+)
 async def model(call: Call) -> Response:
     """One model: what it is, whether it is available, and if not, why."""
     return answer(told(model_of(call.pyramid, call.asked("model"))))
 
 
-@routes.add("PUT", "/streams/{stream}/models/{model}", "train")
+@routes.add(
+    "PUT",
+    "/streams/{stream}/models/{model}",
+    "train",
+    takes=json_of(named("Recipe")),
+    gives=json_of(named("Model")),
+)
 async def register(call: Call) -> Response:
     """Register a model: an estimator by its name, with parameters; trained now and from now on."""
     body = await body_of(call.request, call.service.limits)
-    known = ("estimator", "params", "label", "only", "without", "merge")
-    asked = object_from(body, kind_of(call.request), known)
-    kind, params = asked.pop("estimator", None), asked.pop("params", {})
+    recipe = object_from(body, kind_of(call.request), ("estimator", "params", *FIELDS))
+    kind, params = recipe.get("estimator"), recipe.get("params", {})
     if not isinstance(kind, str) or not isinstance(params, dict):
         raise FormatError(
             "estimator must be the name of one, and params a JSON object; send "
             '{"estimator": "LogisticRegression", "params": {}}'
         )
-    name = call.asked("model")
+    name, workload = call.asked("model"), workload_from(recipe)
 
     def registered() -> Model:
-        return call.pyramid.register(name, estimator_named(kind, params), **asked)
+        return call.pyramid.register(name, estimator_named(kind, params), **workload)
 
     return answer(told(await apart(registered)))
 
 
-@routes.add("DELETE", "/streams/{stream}/models/{model}", "train")
+@routes.add(
+    "DELETE", "/streams/{stream}/models/{model}", "train", gives=json_of(whole(removed=TEXT))
+)
 async def unregister(call: Call) -> Response:
     """Forget a model and its recipe."""
     name = model_of(call.pyramid, call.asked("model")).name
@@ -55,25 +72,23 @@ async def unregister(call: Call) -> Response:
     return answer({"removed": name})
 
 
-@routes.add("POST", "/streams/{stream}/models/{model}/retrain", "train")
+@routes.add(
+    "POST", "/streams/{stream}/models/{model}/retrain", "train", gives=json_of(named("Model"))
+)
 async def retrain(call: Call) -> Response:
     """Train a model again now; what serves goes on until it is ready."""
     name = model_of(call.pyramid, call.asked("model")).name
     return answer(told(await apart(lambda: call.pyramid.retrain(name))))
 
 
-@routes.add("POST", "/streams/{stream}/models/{model}/predictions", "predict")
-async def predictions(call: Call) -> Response:
-    """Predict rows: a probability for each class, or the expected number."""
-    body = await body_of(call.request, call.service.limits)
-    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
-    asked = model_of(call.pyramid, call.asked("model"))
-    about: dict[str, Any] = {"model": asked.name}
-    if asked.classes:
-        found = await apart(lambda: call.pyramid.predict_proba(asked.name, rows))
-        return answer(about | {"classes": list(asked.classes), "probabilities": found.tolist()})
-    found = await apart(lambda: call.pyramid.predict(asked.name, rows))
-    return answer(about | {"predictions": found.tolist()})
+@routes.add("GET", "/streams/{stream}/models/{model}/loss", "train", gives=json_of(named("Loss")))
+async def loss(call: Call) -> Response:
+    """A model's loss on the newest hot rows, beside the prior's: raw (P1), drop it when they go."""
+    name = model_of(call.pyramid, call.asked("model")).name
+    found = await apart(lambda: call.pyramid.loss(name))
+    about = {"model": name, "loss": found.model, "prior": found.prior, "gain": found.gain}
+    about |= {"kind": found.kind, "tested": found.tested, "at": found.at}
+    return answer(about | {"guarantee": found.guarantee.to_dict()})
 
 
 def told(model: Model) -> dict[str, Any]:
@@ -84,7 +99,10 @@ def told(model: Model) -> dict[str, Any]:
         **model.workload.to_dict(),
         "classes": list(model.classes),
         "available": model.available,
+        "version": model.version,
         "why": model.why,
         "rows": model.rows,
         "trained": model.trained,
+        "took": model.took,
+        "expires": model.expires,
     }

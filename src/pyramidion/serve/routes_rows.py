@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from itertools import chain
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
@@ -24,11 +25,24 @@ from pyramidion.serve.bodies import (
     wants_arrow,
 )
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
+from pyramidion.serve.workloads import workload_of
 
 routes = Routes()
+_encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-@routes.add("POST", "/streams/{stream}/observations", "observe")
+@routes.add(
+    "POST",
+    "/streams/{stream}/observations",
+    "observe",
+    takes=ROWS,
+    gives=json_of(named("Receipt")),
+    asks=(
+        Asked("errors", "what becomes of bad rows", {"enum": ["refuse", "skip"]}),
+        Asked("Idempotency-Key", "rows sent again under it are counted once", place="header"),
+    ),
+)
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
     body = await body_of(call.request, call.service.limits)
@@ -47,7 +61,7 @@ def _errors(call: Call) -> Errors:
     raise SchemaError("errors must be refuse or skip; choose one")
 
 
-@routes.add("POST", "/streams/{stream}/features", "predict", "train")
+@routes.add("POST", "/streams/{stream}/features", "predict", "train", takes=ROWS, gives=FEATURES)
 async def features(call: Call) -> Response:
     """Features of rows, from the complete tables."""
     body = await body_of(call.request, call.service.limits)
@@ -60,33 +74,30 @@ async def features(call: Call) -> Response:
     return answer(told | {"guarantee": snapshot.guarantee.to_dict()})
 
 
-@routes.add("GET", "/streams/{stream}/training-set", "train")
+@routes.add("GET", "/streams/{stream}/training-set", "train", gives=TRAINING, asks=WORKLOAD)
 async def training_set(call: Call) -> Response:
     """The hot rows as features and label, streamed: raw (P1), and the log says who read them."""
-    made = await apart(lambda: call.pyramid.training_set(call.query("label")))
+    workload = workload_of(call.request)
+    made = await apart(lambda: call.pyramid.training_set(**workload))
     tables = _tables(made)
     first = await apart(lambda: next(tables, None))
     if first is None:
         raise StateError("the hot window is empty, so there is nothing to train on; observe")
-    call.pyramid.note("rows.read", by=call.caller.name, token=call.caller.id, what="training set")
-
-    def whole() -> Iterator[pa.Table]:
-        yield first
-        yield from tables
-
+    by, token = call.caller.name, call.caller.id
+    await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what="training set"))
+    whole = chain([first], tables)
     if wants_arrow(call.request):
-        return StreamingResponse(arrow_parts(first.schema, whole()), media_type=ARROW)
-    return StreamingResponse(_lines(whole()), media_type=LINES)
+        return StreamingResponse(arrow_parts(first.schema, whole), media_type=ARROW)
+    return StreamingResponse(map(_lines, whole), media_type=LINES)
 
 
 def _tables(training: TrainingSet) -> Iterator[pa.Table]:
     names = [*training.names, training.label.name]
+    told = {"pyramidion.guarantee": str(training.guarantee)}
     for X, y in training.batches():
         columns = [*map(pa.array, np.asarray(X).T), pa.array(y)]
-        told = {"pyramidion.guarantee": str(training.guarantee)}
         yield pa.table(columns, names=names).replace_schema_metadata(told)
 
 
-def _lines(tables: Iterator[pa.Table]) -> Iterator[bytes]:
-    for table in tables:
-        yield b"".join(json.dumps(row, default=str).encode() + b"\n" for row in table.to_pylist())
+def _lines(table: pa.Table) -> bytes:
+    return _encoder.encode_lines(table.to_pylist())

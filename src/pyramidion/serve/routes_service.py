@@ -7,18 +7,26 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import TEXT, json_of, listed, named, whole
 
 routes = Routes()
 
 
-@routes.add("GET", "/tokens", "admin")
+@routes.add("GET", "/tokens", "admin", gives=json_of(whole(tokens=listed(named("Token")))))
 async def tokens(call: Call) -> Response:
     """Who has a token, and for what; never the tokens themselves."""
     call.caller.refuse_part()
     return answer({"tokens": [token.to_dict() for token in call.service.tokens.all()]})
 
 
-@routes.add("POST", "/tokens", "admin")
+@routes.add(
+    "POST",
+    "/tokens",
+    "admin",
+    takes=json_of(named("NewToken")),
+    gives=json_of(whole(token=TEXT)),
+    status=201,
+)
 async def add_token(call: Call) -> Response:
     """Make a token; its text is told once, here."""
     call.caller.refuse_part()
@@ -31,7 +39,7 @@ async def add_token(call: Call) -> Response:
     return answer({"token": made}, 201)
 
 
-@routes.add("DELETE", "/tokens/{id}", "admin")
+@routes.add("DELETE", "/tokens/{id}", "admin", gives=json_of(whole(removed=named("Token"))))
 async def remove_token(call: Call) -> Response:
     """Take a token back."""
     call.caller.refuse_part()

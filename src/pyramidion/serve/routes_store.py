@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import asdict
+from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
@@ -11,36 +13,82 @@ from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import (
+    FREE,
+    LOG,
+    NAMES,
+    STREAM,
+    TEXT,
+    TOML,
+    WHY,
+    Asked,
+    json_of,
+    listed,
+    named,
+    whole,
+)
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 
 routes = Routes()
 
 
-@routes.add("GET", "/streams")
+@routes.add("GET", "/streams", gives=json_of(whole(streams=NAMES)))
 async def streams(call: Call) -> Response:
     """The streams that this token is for."""
     return answer({"streams": [stream.name for stream in call.service.streams(call.caller)]})
 
 
-@routes.add("PUT", "/streams/{new}", "admin")
+@routes.add(
+    "PUT",
+    "/streams/{new}",
+    "admin",
+    takes=STREAM,
+    gives=json_of(named("Status")),
+    status=201,
+)
 async def create(call: Call) -> Response:
-    """Make a stream: its schema and settings as in a schema file."""
+    """Make a stream: of a schema file with a [settings] table, or of both in JSON."""
+    name = call.asked("new")
+    call.caller.refuse_other(name)
     body = await body_of(call.request, call.service.limits)
-    asked = object_from(body, kind_of(call.request), ("schema", "settings"))
+    schema, settings = _new(body, kind_of(call.request))
+    stream = await apart(lambda: call.service.create(name, schema, settings))
+    return answer(await apart(lambda: _told(stream)), 201)
+
+
+def _new(body: bytes, kind: str) -> tuple[Schema, Settings]:
+    if kind == TOML:
+        told = _toml(body)
+        knobs = _table(told.pop("settings", None))
+        return Schema.from_dict(told), Settings.from_dict(knobs)
+    asked = object_from(body, kind, ("schema", "settings"))
     schema, settings = asked.get("schema"), asked.get("settings")
     if not isinstance(schema, str) or not isinstance(settings, dict):
         raise FormatError(
-            "schema must be the text of a schema file, and settings a JSON object; send both"
+            f"schema must be the text of a schema file, and settings a JSON object; send both, or "
+            f"the schema file itself as {TOML}"
         )
-    name = call.asked("new")
-    call.caller.refuse_other(name)
-    made = Schema.from_toml(schema), Settings.from_dict(settings)
-    stream = await apart(lambda: call.service.create(name, *made))
-    return answer(_told(stream), 201)
+    told = _toml(schema.encode())
+    told.pop("settings", None)
+    return Schema.from_dict(told), Settings.from_dict(settings)
 
 
-@routes.add("GET", "/streams/{stream}")
+def _toml(text: bytes) -> dict[str, Any]:
+    """What TOML says; never a path, which would read files of this machine."""
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError):
+        raise FormatError("the schema is not valid TOML; check it with `schema check`") from None
+
+
+def _table(told: object) -> dict[str, Any]:
+    if not isinstance(told, dict):
+        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
+    return told
+
+
+@routes.add("GET", "/streams/{stream}", gives=json_of(named("Status")))
 async def status(call: Call) -> Response:
     """What the stream holds now."""
     return answer(await apart(lambda: _told(call.stream)))
@@ -52,21 +100,29 @@ def _told(stream: Stream) -> dict[str, object]:
     return {"stream": stream.name, **told}
 
 
-@routes.add("GET", "/streams/{stream}/windows")
+@routes.add(
+    "GET", "/streams/{stream}/windows", gives=json_of(whole(windows=listed(named("Window"))))
+)
 async def windows(call: Call) -> Response:
     """The count windows, from populating to erased."""
     found = await apart(call.pyramid.status)
     return answer({"windows": [asdict(window) for window in found.windows]})
 
 
-@routes.add("GET", "/streams/{stream}/tables")
+@routes.add("GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("Table")))))
 async def tables(call: Call) -> Response:
     """The complete count tables, and the noise in each."""
     found = await apart(call.pyramid.status)
     return answer({"tables": [asdict(table) for table in found.tables]})
 
 
-@routes.add("DELETE", "/streams/{stream}/tables/{table}", "admin")
+@routes.add(
+    "DELETE",
+    "/streams/{stream}/tables/{table}",
+    "admin",
+    gives=json_of(whole(withdrawn=TEXT, tables=NAMES)),
+    asks=(WHY,),
+)
 async def withdraw(call: Call) -> Response:
     """Erase a feature or a group, everywhere and now; the query says why."""
     name, why = call.asked("table"), call.query("why")
@@ -76,13 +132,19 @@ async def withdraw(call: Call) -> Response:
     return answer({"withdrawn": name, "tables": call.pyramid.schema.table_names})
 
 
-@routes.add("GET", "/streams/{stream}/groups")
+@routes.add("GET", "/streams/{stream}/groups", gives=json_of(named("Groups")))
 async def groups(call: Call) -> Response:
     """The groups of features that are counted together."""
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("POST", "/streams/{stream}/groups", "admin")
+@routes.add(
+    "POST",
+    "/streams/{stream}/groups",
+    "admin",
+    takes=json_of(named("NewGroup")),
+    gives=json_of(named("Groups")),
+)
 async def add_group(call: Call) -> Response:
     """Count features together, from the next window that is not open yet."""
     body = await body_of(call.request, call.service.limits)
@@ -93,13 +155,23 @@ async def add_group(call: Call) -> Response:
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("GET", "/streams/{stream}/ledger")
+@routes.add("GET", "/streams/{stream}/ledger", gives=json_of(FREE))
 async def ledger(call: Call) -> Response:
     """What each window has spent on what."""
     return answer((await apart(call.pyramid.ledger.report)).to_dict())
 
 
-@routes.add("GET", "/streams/{stream}/exposure", "admin")
+@routes.add(
+    "GET",
+    "/streams/{stream}/exposure",
+    "admin",
+    gives=json_of(FREE),
+    asks=(
+        Asked("from", "ISO text, or seconds since 1970", needed=True),
+        Asked("to", "the same, not after now", needed=True),
+        Asked("component", "of what", {"enum": list(COMPONENTS)}),
+    ),
+)
 async def exposure(call: Call) -> Response:
     """What an intruder between two moments could read."""
     start, stop = call.query("from"), call.query("to")
@@ -127,20 +199,25 @@ def _moment(text: str) -> object:
         return text
 
 
-@routes.add("GET", "/streams/{stream}/audit-log", "admin")
+@routes.add("GET", "/streams/{stream}/audit-log", "admin", gives=LOG)
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
-    lines = (f"{line}\n" for line in call.pyramid.audit_log.export())
-    return StreamingResponse(lines, media_type=LINES)
+    return StreamingResponse(call.pyramid.audit_log.export(), media_type=LINES)
 
 
-@routes.add("POST", "/streams/{stream}/advance", "admin")
+@routes.add("POST", "/streams/{stream}/advance", "admin", gives=json_of(FREE))
 async def advance(call: Call) -> Response:
     """Do what is due."""
     return answer(asdict(await apart(call.pyramid.advance)))
 
 
-@routes.add("POST", "/streams/{stream}/reseed", "admin")
+@routes.add(
+    "POST",
+    "/streams/{stream}/reseed",
+    "admin",
+    takes=json_of(named("Why")),
+    gives=json_of(FREE),
+)
 async def reseed(call: Call) -> Response:
     """After a break-in: seal what is populating and go on with fresh noise."""
     body = await body_of(call.request, call.service.limits)

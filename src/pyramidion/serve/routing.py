@@ -20,6 +20,7 @@ from pyramidion.errors import MissingError, PyramidionError, StateError, Unknown
 from pyramidion.learn.models import Model
 from pyramidion.serve.access import Role, Token
 from pyramidion.serve.gate import CALLER, PLACE
+from pyramidion.serve.openapi import described
 from pyramidion.serve.refusals import refusal, surprise
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
@@ -27,9 +28,7 @@ from pyramidion.system import Pyramid
 
 PREFIX = "/v1"
 GUARDED = "guarded_by"
-OPEN = frozenset(
-    {"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
-)
+OPEN = frozenset({"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"})
 """What anybody may ask; everything else asks for a token."""
 T = TypeVar("T")
 
@@ -93,7 +92,7 @@ class Routes:
     def add(
         self, method: str, path: str, *roles: Role, **about: Any
     ) -> Callable[[Endpoint], Endpoint]:
-        """Add a route under ``/v1``; ``about`` is its piece of the OpenAPI document."""
+        """Add a route under ``/v1``; ``about`` says what it asks, takes and gives."""
 
         def added(endpoint: Endpoint) -> Endpoint:
             self.all.append(Route(method, path, frozenset(roles), endpoint, about))
@@ -111,7 +110,8 @@ class Routes:
                 name=route.endpoint.__name__,
                 summary=(route.endpoint.__doc__ or "").partition("\n")[0],
                 response_class=Response,
-                openapi_extra=route.about,
+                status_code=route.about.get("status", 200),
+                openapi_extra=described(route),
             )
 
 

@@ -16,6 +16,7 @@ from pyramidion.serve.app import create_app
 from pyramidion.serve.connections import connections
 from pyramidion.serve.service import Service
 
+BACKLOG = 2_048  # connections that wait to be taken
 GRACE = 30  # seconds that requests have to finish once a stop was asked for
 
 
@@ -34,6 +35,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
+        found.listen(BACKLOG)  # who calls before all is ready waits, and is answered then
     except OSError:
         found.close()
         raise StorageError(f"{host} port {port} is taken or not ours; choose another") from None
@@ -67,6 +69,7 @@ def serve(service: Service, listening: socket.socket, certificate: Certificate |
             log_config=None,
             access_log=False,
             server_header=False,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE,
             ssl_certfile=None if certificate is None else str(certificate.chain),
             ssl_keyfile=None if certificate is None else str(certificate.key),

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pyramidion.counts.snapshot import Snapshot
+from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import PyramidionError
 from pyramidion.observations import Errors
 from pyramidion.storage.hot import Receipt
@@ -22,6 +27,8 @@ class Stream:
         self.pyramid = pyramid
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
+        self._tags: weakref.WeakKeyDictionary[Snapshot, str] = weakref.WeakKeyDictionary()
+        self._packing = threading.Lock()
         self._stop = threading.Event()
         self._timer = threading.Thread(target=self._tick, name=f"pyramidion timer of {name}")
         self._timer.start()
@@ -29,6 +36,32 @@ class Stream:
     def observe(self, rows: Any, key: str | None, errors: Errors) -> Receipt:
         """Observe rows; they are durable when this returns."""
         return self.pyramid.observe(rows, key=key, errors=errors)
+
+    # --- copies that leave ----------------------------------------------------------------
+
+    def etag(self) -> str:
+        """What tells the tables that are served now from all others."""
+        return self._etag(self.pyramid.snapshot())
+
+    def _etag(self, snapshot: Snapshot) -> str:
+        with self._packing:
+            if snapshot not in self._tags:
+                self._tags[snapshot] = etag_of(snapshot, stream=self.name)
+            return self._tags[snapshot]
+
+    def packed(self, signer: Ed25519PrivateKey, now: int) -> tuple[bytes, str, int]:
+        """The tables that are served now, signed; their etag, and when they end.
+
+        The bytes are not kept: they would hold tables whose windows have retired.
+        """
+        snapshot = self.pyramid.snapshot()
+        tag = self._etag(snapshot)
+        with self._packing:  # one at a time: each takes the memory of the tables
+            data = snapshot_bytes(snapshot, stream=self.name, now=now, signer=signer)
+        ends = now + LIFE
+        return data, tag, ends if snapshot.expires is None else min(ends, snapshot.expires)
+
+    # --- time passes ------------------------------------------------------------------------
 
     def _tick(self) -> None:
         """Rows and windows go when their time is over, also when nobody calls."""

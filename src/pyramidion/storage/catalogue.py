@@ -11,6 +11,7 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     arenas      table files: a window's checkpoint or sealed tables, or the complete ones
     steps       hot steps, one segment file each
     batches     each batch of hot rows; what its rows tell is sealed under its step's key
+    arrivals    which batch has what came under an idempotency key, by a keyed hash of that
     ledger      what each window spent, see `pyramidion.privacy.ledger`
     deletions   what was erased, when, why, and in which key holder
     imports     how far each import came, by a keyed hash of its files' names, rows and times
@@ -26,7 +27,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -36,7 +37,7 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 4
+FORMAT = 5
 FORGOTTEN = "all tables"
 """The purpose of what the tables of a forgotten window cost."""
 
@@ -58,6 +59,14 @@ VAULT_FILES = """CREATE TABLE vault_files (
 UNCOUNTED = """CREATE TABLE uncounted (
     key INTEGER PRIMARY KEY REFERENCES keys, block INTEGER NOT NULL,
     sealed BLOB NOT NULL) STRICT;"""
+BATCHES = """CREATE TABLE batches (
+    number INTEGER PRIMARY KEY, step INTEGER NOT NULL REFERENCES steps, rows INTEGER NOT NULL,
+    arrived INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;"""
+BATCHES_OF_STEP = "CREATE INDEX batches_of_step ON batches (step);"
+ARRIVALS = """CREATE TABLE arrivals (
+    once BLOB PRIMARY KEY, batch INTEGER NOT NULL REFERENCES batches, place INTEGER NOT NULL)
+    STRICT, WITHOUT ROWID;"""
+ARRIVALS_OF_BATCH = "CREATE INDEX arrivals_of_batch ON arrivals (batch);"
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -73,10 +82,10 @@ CREATE TABLE steps (
     number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
     file TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE TABLE batches (
-    number INTEGER PRIMARY KEY, step INTEGER NOT NULL REFERENCES steps, rows INTEGER NOT NULL,
-    arrived INTEGER NOT NULL, once BLOB UNIQUE, sealed BLOB NOT NULL) STRICT;
-CREATE INDEX batches_of_step ON batches (step);
+{BATCHES}
+{BATCHES_OF_STEP}
+{ARRIVALS}
+{ARRIVALS_OF_BATCH}
 CREATE TABLE ledger (
     id INTEGER PRIMARY KEY, window INTEGER NOT NULL, kind TEXT NOT NULL, purpose TEXT NOT NULL,
     amount TEXT NOT NULL, at INTEGER NOT NULL, why TEXT NOT NULL) STRICT;
@@ -91,6 +100,19 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {UNCOUNTED}
 """
 
+_KEYS_APART = (
+    "DROP INDEX batches_of_step",
+    "ALTER TABLE batches RENAME TO former",
+    BATCHES,
+    BATCHES_OF_STEP,
+    "INSERT INTO batches SELECT number, step, rows, arrived, sealed FROM former",
+    ARRIVALS,
+    ARRIVALS_OF_BATCH,
+    "INSERT INTO arrivals SELECT once, number, 0 FROM former WHERE once IS NOT NULL",
+    "DROP TABLE former",
+)
+"""Idempotency keys in a table of their own: a batch may have come in several arrivals."""
+
 Migration = Callable[[sqlite3.Connection], object]
 MIGRATIONS: dict[int, Migration] = {
     1: lambda db: db.execute(MODELS),
@@ -99,6 +121,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute("ALTER TABLE arenas ADD COLUMN tables TEXT NOT NULL DEFAULT ''"),
     ),
     3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES), db.execute(UNCOUNTED)),
+    4: lambda db: [db.execute(step) for step in _KEYS_APART],
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
@@ -211,6 +234,11 @@ class Catalogue:
         """Change something; gives the new row's id."""
         with self.lock, self._explained():
             return int(self._db.execute(sql, values).lastrowid or 0)
+
+    def run_all(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Change something for each of some values."""
+        with self.lock, self._explained():
+            self._db.executemany(sql, rows)
 
     def all(self, sql: str, *values: object) -> list[sqlite3.Row]:
         """Every row of a query."""

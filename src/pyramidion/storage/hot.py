@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
@@ -35,6 +36,9 @@ Parts = Sequence[tuple[int, int]]
 STEP, ONCE = "hot step", "idempotency keys of a hot step"
 CLOSED = -(1 << 62)  # the slot of a step that takes no more rows, whatever time it is
 GRAIN = 256  # bytes that what is sealed of a batch is filled up to
+ASKED = 500  # values in one query; some builds of SQLite take no more than 999
+
+_PACKED = np.dtype("<i8")  # of numbers in a receipt: all take the same room, whatever they are
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,14 @@ class Stored:
     """With a unit, a bit for each row in the order they lie there: 0 where it was blanked."""
     erased: Sequence[int] = ()
     """How many rows of each part were erased since they came; empty: nobody asked for that."""
+    receipts: bytes = field(default=b"", repr=False)
+    """Where several arrivals are in it, what became of each that came under a key, packed."""
+
+    def receipt_of(self, place: int) -> Receipt:
+        """What became of one of the arrivals that came under a key."""
+        if not self.receipts:
+            return self.receipt
+        return Receipt(*np.frombuffer(self.receipts, _PACKED).reshape(-1, 4)[place].tolist())
 
     @property
     def lie(self) -> Parts:
@@ -104,6 +116,8 @@ class Stored:
         """
         told = asdict(self)
         blanked, counted = told["receipt"].pop("blanked"), told.pop("counted")
+        receipts = told.pop("receipts")
+        told |= {"receipts": b64encode(receipts).decode()} if receipts else {}
         erased = [f"{rows:20}" for rows in told.pop("erased")]
         told |= {"erased": erased} if erased else {}
         if counted:
@@ -121,7 +135,8 @@ class Stored:
         place = told["number"], told["start"], told["length"]
         receipt = Receipt(**told["receipt"], blanked=int(told.get("blanked", 0)))
         erased = [int(rows) for rows in told.get("erased", ())]
-        return cls(*place, receipt, parts, b64decode(told.get("counted", "")), erased)
+        counted, receipts = (b64decode(told.get(name, "")) for name in ("counted", "receipts"))
+        return cls(*place, receipt, parts, counted, erased, receipts)
 
     @staticmethod
     def _context(number: int) -> bytes:
@@ -157,9 +172,52 @@ class Appended:
     """A record that is being written and not yet acknowledged."""
 
     step: Step
-    start: int
-    written: Future[int]
-    """Its length, once it is durable."""
+    before: int | Appended
+    """Where it lies, or behind which one that is being written."""
+    written: Future[int] = field(default_factory=Future)
+    """Its length, once it is durable, or the last one is that is appended with it."""
+
+    def start(self) -> int:
+        """Where it lies, once what lies before it is written."""
+        if not isinstance(self.before, int):
+            self.before = self.before.start() + self.before.written.result()
+        return self.before
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A batch that is written and counted, to be made known; what became of its arrivals."""
+
+    number: int
+    appended: Appended
+    receipts: Sequence[tuple[str | None, Receipt]]
+    """The key and the receipt of each arrival in it."""
+    parts: Parts
+    counted: NDArray[np.bool_] | None = None
+
+    @property
+    def receipt(self) -> Receipt:
+        """What became of all of its rows."""
+        return Receipt(*(sum(each) for each in zip(*map(astuple, self._each), strict=True)))
+
+    @property
+    def _each(self) -> list[Receipt]:
+        return [receipt for _, receipt in self.receipts]
+
+    def stored(self) -> Stored:
+        """As it is kept."""
+        bits = b"" if self.counted is None else np.packbits(self.counted).tobytes()
+        place = self.number, self.appended.start(), self.appended.written.result()
+        keyed = [astuple(receipt) for key, receipt in self.receipts if key is not None]
+        several = keyed if len(self.receipts) > 1 else []
+        receipts = np.array(several, dtype=_PACKED).tobytes()
+        return Stored(*place, self.receipt, self.parts, bits, receipts=receipts)
+
+    def digests(self) -> list[tuple[bytes, int, int]]:
+        """The keys as the catalogue keeps them, with where the receipt of each is."""
+        keys = [key for key, _ in self.receipts if key is not None]
+        step = self.appended.step
+        return [(_digest(step, key), self.number, place) for place, key in enumerate(keys)]
 
 
 class HotWindow:
@@ -202,13 +260,29 @@ class HotWindow:
 
     # --- in -------------------------------------------------------------------------
 
-    def append(self, number: int, table: pa.Table, now: int) -> Appended:
-        """Write a batch; it counts for nothing until `acknowledge` is in a transaction."""
-        step = self._current(now)
-        make = partial(records.to_bytes, table)
-        start, context = step.length, f"batch {number}"
-        written = self._segments.append(step.file, start, make, step.key.key, context)
-        return Appended(step, start, written)
+    def append(
+        self,
+        number: int,
+        table: pa.Table,
+        now: int,
+        before: Appended | None = None,
+        last: bool = True,
+    ) -> Appended:
+        """Write a batch; it counts for nothing until `acknowledge` is in a transaction.
+
+        It lies behind the one ``before`` it, in the same step, where that is not known yet. All
+        are durable when the ``last`` one is.
+        """
+        step = self._current(now) if before is None else before.step
+        made = Appended(step, step.length if before is None else before)
+        make, key, context = partial(records.to_bytes, table), step.key.key, f"batch {number}"
+        append = self._segments.append
+        made.written = append(step.file, made.start, make, key, context, last=last)
+        return made
+
+    def sync(self, appended: Appended) -> None:
+        """Wait until a batch is durable that was not appended as the last one."""
+        self._segments.sync(appended.step.file).result()
 
     def _current(self, now: int) -> Step:
         slot, most = self._slots.at(now), self._settings.step_rows
@@ -220,67 +294,65 @@ class HotWindow:
         number, start = int(self._catalogue.about("next_step", "1")), self._slots.start(slot)
         return Step(number, slot, start, _file(key), key, once, known=False)
 
-    def acknowledge(
-        self,
-        appended: Appended,
-        number: int,
-        receipt: Receipt,
-        parts: Parts,
-        once: str | None,
-        now: int,
-        counted: NDArray[np.bool_] | None = None,
-    ) -> Stored:
-        """Make a batch known; within a transaction."""
-        step, run = appended.step, self._catalogue.run
+    def acknowledge(self, fresh: Sequence[Fresh], now: int) -> list[Stored]:
+        """Make batches of one step known; within a transaction."""
+        step, run = fresh[0].appended.step, self._catalogue.run
         if not step.known:
-            self._keys.add(step.key)
-            self._keys.add(step.once)
+            self._add(step)
+        made = [each.stored() for each in fresh]
+        rows = sum(stored.receipt.accepted for stored in made)
+        run("UPDATE steps SET rows = rows + ? WHERE number = ?", rows, step.number)
+        for stored in made:
             run(
-                "INSERT INTO steps (number, slot, start, key, once, file) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)",
+                stored.number,
                 step.number,
-                step.slot,
-                step.start,
-                step.key.id,
-                step.once.id,
-                step.file,
+                stored.receipt.accepted,
+                now,
+                stored.sealed(step.key),
             )
-            self._catalogue.note(next_step=step.number + 1)
-        bits = b"" if counted is None else np.packbits(counted).tobytes()
-        stored = Stored(number, appended.start, appended.written.result(), receipt, parts, bits)
-        run("UPDATE steps SET rows = rows + ? WHERE number = ?", receipt.accepted, step.number)
-        run(
-            "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
-            number,
-            step.number,
-            receipt.accepted,
-            now,
-            None if once is None else _digest(step, once),
-            stored.sealed(step.key),
-        )
-        return stored
+        digests = [digest for each in fresh for digest in each.digests()]
+        self._catalogue.run_all("INSERT INTO arrivals VALUES (?, ?, ?)", digests)
+        return made
 
-    def acknowledged(self, appended: Appended, stored: Stored) -> None:
-        """After the transaction: from here on the batch is hot."""
-        step = appended.step
-        step.rows += stored.receipt.accepted
-        if stored.counted:  # first: who finds the batch finds which of its rows count
-            self._blanked[stored.number] = stored
-        step.batches.append(stored)
+    def _add(self, step: Step) -> None:
+        """Make a step known; within a transaction."""
+        self._keys.add(step.key)
+        self._keys.add(step.once)
+        self._catalogue.run(
+            "INSERT INTO steps (number, slot, start, key, once, file) VALUES (?, ?, ?, ?, ?, ?)",
+            step.number,
+            step.slot,
+            step.start,
+            step.key.id,
+            step.once.id,
+            step.file,
+        )
+        self._catalogue.note(next_step=step.number + 1)
+
+    def acknowledged(self, step: Step, made: Sequence[Stored]) -> None:
+        """After the transaction: from here on the batches are hot."""
+        for stored in made:
+            step.rows += stored.receipt.accepted
+            if stored.counted:  # first: who finds the batch finds which of its rows count
+                self._blanked[stored.number] = stored
+            step.batches.append(stored)
         if not step.known:
             step.known = True
             self.steps.append(step)
 
-    def seen(self, once: str) -> Receipt | None:
-        """The receipt of a batch that came under this key already, while it is hot."""
-        for step in reversed(self.steps):
-            found = self._catalogue.one(
-                "SELECT number FROM batches WHERE once = ?", _digest(step, once)
-            )
-            for batch in step.batches if found is not None else ():
-                if batch.number == found:
-                    return batch.receipt
-        return None
+    def seen(self, keys: Collection[str]) -> dict[str, Receipt]:
+        """The receipts of what came under these keys already, while it is hot."""
+        found: dict[str, Receipt] = {}
+        for step in self.steps:
+            named = {_digest(step, key): key for key in keys}
+            for some in _in_pieces(list(named), ASKED):
+                marks = ", ".join("?" * len(some))
+                query = f"SELECT * FROM arrivals WHERE once IN ({marks})"  # noqa: S608
+                for digest, number, place in self._catalogue.all(query, *some):
+                    batch = step.batches[bisect_left(step.batches, number, key=_number)]
+                    found[named[digest]] = batch.receipt_of(place)
+        return found
 
     # --- out ------------------------------------------------------------------------
 
@@ -333,6 +405,10 @@ class HotWindow:
                 "SELECT step, min(arrived), max(arrived), sum(rows), ? FROM batches "
                 "WHERE step = ? GROUP BY step",
                 now,
+                step.number,
+            )
+            self._catalogue.run(
+                "DELETE FROM arrivals WHERE batch IN (SELECT number FROM batches WHERE step = ?)",
                 step.number,
             )
             self._catalogue.run("DELETE FROM batches WHERE step = ?", step.number)
@@ -440,6 +516,15 @@ class HotWindow:
 
 def _file(key: DataKey) -> str:
     return f"{key.id:016x}.rows"
+
+
+def _number(batch: Stored) -> int:
+    return batch.number
+
+
+def _in_pieces(digests: list[bytes], most: int) -> Iterator[list[bytes]]:
+    for start in range(0, len(digests), most):
+        yield digests[start : start + most]
 
 
 def _digest(step: Step, once: str) -> bytes:

@@ -26,19 +26,39 @@ class Segments:
         self._open: tuple[str, int] | None = None
 
     def append(
-        self, file: str, start: int, data: Callable[[], bytes], key: bytes, context: str
+        self,
+        file: str,
+        start: int | Callable[[], int],
+        data: Callable[[], bytes],
+        key: bytes,
+        context: str,
+        *,
+        last: bool = True,
     ) -> Future[int]:
         """Write one record at ``start``, beside what the caller does meanwhile.
 
-        The promise is kept, and gives the record's length, once it is durable.
+        The promise is kept, and gives the record's length, once it is durable; one that is not
+        the ``last`` is durable when the last one is, or after `sync`. Records are written in the
+        order of the calls, so ``start`` may be where the former one ends.
         """
-        return self._writing.submit(self._append, file, start, data, key, context)
+        return self._writing.submit(self._append, file, start, data, key, context, last)
+
+    def sync(self, file: str) -> Future[None]:
+        """Make what was appended to a file durable."""
+        return self._writing.submit(self._sync, file)
 
     def _append(
-        self, file: str, start: int, data: Callable[[], bytes], key: bytes, context: str
+        self,
+        file: str,
+        start: int | Callable[[], int],
+        data: Callable[[], bytes],
+        key: bytes,
+        context: str,
+        last: bool,
     ) -> int:
         reach("append.before")
         path, plain = self.folder / file, data()
+        start = start if isinstance(start, int) else start()
         with explained(path):
             descriptor = self._descriptor(file)
             os.ftruncate(descriptor, start)
@@ -46,9 +66,14 @@ class Segments:
             for chunk in sealed(key, [plain], context.encode()):
                 write_all(descriptor, chunk)
             reach("append.written")
-            os.fdatasync(descriptor)
-        reach("append.synced")
+        if last:
+            self._sync(file)
         return sealed_size(len(plain))
+
+    def _sync(self, file: str) -> None:
+        with explained(self.folder / file):
+            os.fdatasync(self._descriptor(file))
+        reach("append.synced")
 
     def _descriptor(self, file: str) -> int:
         if self._open is None or self._open[0] != file:

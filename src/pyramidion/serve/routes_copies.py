@@ -1,0 +1,48 @@
+"""What leaves for clients and edges: signed copies that say when they end."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+from starlette.responses import Response
+
+from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.shapes import BYTES, SIGNED, Asked
+
+routes = Routes()
+
+
+@routes.add(
+    "GET",
+    "/streams/{stream}/snapshot",
+    "predict",
+    "train",
+    gives=SIGNED,
+    asks=(Asked("If-None-Match", "the ETag of the one at hand", place="header"),),
+    else_=((304, "the one at hand is as good"),),
+)
+async def snapshot(call: Call) -> Response:
+    """The complete tables for clients and edges: signed, compressed, and ending in time (P2)."""
+    held = call.request.headers.get("if-none-match")
+    if held is not None:
+        tag = await apart(call.stream.etag)
+        if _has(held, tag):
+            return Response(status_code=304, headers={"ETag": _weak(tag)})
+    service = call.service
+    data, tag, ends = await apart(lambda: call.stream.packed(service.signer, service.now))
+    # Nobody on the way keeps it: it would outlive the windows in it.
+    headers = {"ETag": _weak(tag), "Expires": _date(ends), "Cache-Control": "no-store"}
+    return Response(data, headers=headers, media_type=BYTES)
+
+
+def _weak(tag: str) -> str:
+    """The tables are the same; the bytes also say when they were made."""
+    return f'W/"{tag}"'
+
+
+def _has(told: str, tag: str) -> bool:
+    return any(each.strip().removeprefix("W/") == f'"{tag}"' for each in told.split(","))
+
+
+def _date(moment: int) -> str:
+    return formatdate(moment // 1_000_000, usegmt=True)

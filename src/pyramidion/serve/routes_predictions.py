@@ -1,0 +1,113 @@
+"""Predictions: one row at once and in the event loop, many in a thread of their own.
+
+A thread costs more than all that is done for one row. What one row needs is a kernel for its
+features and a few dozen multiplications, which nobody else notices waiting for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from starlette.responses import Response
+
+from pyramidion.errors import FormatError
+from pyramidion.learn.models import Model
+from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, rows_from, wants_arrow
+from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.shapes import ASKED, PREDICTIONS
+from pyramidion.threads import emptied
+
+routes = Routes()
+
+
+class Vector(msgspec.Struct, forbid_unknown_fields=True):
+    """The features of one row, ready-made."""
+
+    features: list[float]
+
+
+_vector = msgspec.json.Decoder(Vector).decode
+
+
+@routes.add(
+    "POST",
+    "/streams/{stream}/models/{model}/predictions",
+    "predict",
+    takes=ASKED,
+    gives=PREDICTIONS,
+)
+async def predictions(call: Call) -> Response:
+    """Predict rows: a probability for each class, or the class, or the expected number."""
+    body, kind = await body_of(call.request, call.service.limits), kind_of(call.request)
+    model = model_of(call.pyramid, call.asked("model"))
+    if kind == JSON and body[:1] == b"{" and model.available and probable(model):
+        return answer(_told(model) | {"probabilities": [_one(call, model, body)]})
+    rows, _ = rows_from(body, kind, call.service.limits)
+    return await apart(lambda: _many(call, model.name, rows))
+
+
+def probable(model: Model) -> bool:
+    """Whether it gives probabilities."""
+    fitted = model.fitted
+    return bool(model.classes) and fitted is not None and hasattr(fitted.estimator, "predict_proba")
+
+
+def _told(model: Model) -> dict[str, Any]:
+    about = {"model": model.name, "version": model.version}
+    return about | {"classes": model.classes} if model.classes else about
+
+
+def _one(call: Call, model: Model, body: bytes) -> list[float]:
+    """The probabilities of one row, or of its features."""
+    snapshot = call.pyramid.snapshot()
+    features = _features(body) if b'"features"' in body else None
+    if features is None:
+        features = snapshot.featurize_json(body)
+    elif len(features) != len(snapshot.names):
+        raise FormatError(
+            f"this stream has {len(snapshot.names)} features; give one number for each, as "
+            f"/features names them"
+        )
+    vector = features
+    found: list[float] = _asked(model, lambda begun: begun.proba_one(vector, snapshot)).tolist()
+    return found
+
+
+def _asked(model: Model, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
+    """An answer of just this version; neither it nor an error keeps what the model learned."""
+    begun = model.begun()
+    try:
+        return np.asarray(emptied(lambda: ask(begun)))
+    finally:
+        begun.ended()
+
+
+def _features(body: bytes) -> NDArray[np.float32] | None:
+    """A vector, if that is what the body has: no column of a row is a list."""
+    try:
+        return np.array(_vector(body).features, dtype=np.float32)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _many(call: Call, name: str, rows: Any) -> Response:
+    """Predictions of many rows, or of a model that is to be trained first."""
+    store = call.pyramid
+    if not model_of(store, name).available:
+        store.predict(name, [])  # waits for its training, or says why there is none
+    model, snapshot = model_of(store, name), store.snapshot()
+    if probable(model):
+        found = _asked(model, lambda begun: begun.predict_proba(snapshot, rows))
+        if wants_arrow(call.request):
+            names = [f"P({model.label}={each})" for each in model.classes]
+            return arrow(pa.table(list(found.T), names=names))
+        return answer(_told(model) | {"probabilities": found.tolist()})
+    found = _asked(model, lambda begun: begun.predict(snapshot, rows))
+    if wants_arrow(call.request):
+        return arrow(pa.table([pa.array(found)], names=[model.label]))
+    return answer(_told(model) | {"predictions": found.tolist()})

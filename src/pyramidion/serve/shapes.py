@@ -1,0 +1,223 @@
+"""What bodies and answers look like, as JSON Schema, for the OpenAPI document.
+
+Times are microseconds since 1970. Amounts of privacy that are infinite are null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyramidion.serve.access import ROLES
+from pyramidion.serve.bodies import ARROW, JSON, LINES
+
+Shape = dict[str, Any]
+
+TOML = "application/toml"
+BYTES = "application/octet-stream"
+
+TEXT: Shape = {"type": "string"}
+WHOLE: Shape = {"type": "integer", "minimum": 0}
+NUMBER: Shape = {"type": "number"}
+FLAG: Shape = {"type": "boolean"}
+TIME: Shape = {"type": ["integer", "null"], "description": "microseconds since 1970"}
+SOME: Shape = {"type": ["number", "null"]}
+VALUE: Shape = {"type": ["string", "number", "boolean", "null"]}
+FREE: Shape = {"type": "object"}
+BINARY: Shape = {"type": "string", "format": "binary"}
+
+
+def listed(shape: Shape, **about: Any) -> Shape:
+    """A list of something."""
+    return {"type": "array", "items": shape, **about}
+
+
+def named(name: str) -> Shape:
+    """One of `NAMED`, by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def closed(_need: tuple[str, ...] = (), **fields: Shape) -> Shape:
+    """An object that has no other fields."""
+    shape: Shape = {"type": "object", "properties": fields, "additionalProperties": False}
+    return shape | ({"required": list(_need)} if _need else {})
+
+
+def whole(**fields: Shape) -> Shape:
+    """An object that has all of these fields, and may get more with later versions."""
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+NAMES = listed(TEXT)
+_WORKLOAD: dict[str, Shape] = {
+    "label": {"type": ["string", "null"]},
+    "only": {"type": ["array", "null"], "items": TEXT, "description": 'tables; a group as "a,b"'},
+    "without": listed(TEXT, description="features, with every group they are in, and groups"),
+    "merge": {
+        "type": ["object", "null"],
+        "additionalProperties": listed(VALUE),
+        "description": "new classes, each with those it is made of",
+    },
+}
+
+NAMED: dict[str, Shape] = {
+    "Error": whole(
+        error={
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {
+                "code": TEXT | {"description": "the name of the error, as docs/errors.md has it"},
+                "message": TEXT | {"description": "what, why and the remedy; never a value"},
+                "problems": {
+                    "type": "object",
+                    "additionalProperties": listed(WHOLE),
+                    "description": "rows that cannot be counted, by reason",
+                },
+            },
+        }
+    ),
+    "Row": {
+        "type": "object",
+        "additionalProperties": VALUE,
+        "description": "values by the names of columns, as the schema has them",
+    },
+    "Rows": {"oneOf": [named("Row"), listed(named("Row"))]},
+    "Guarantee": {
+        "type": "object",
+        "required": ["level", "epsilon", "delta", "k", "windows"],
+        "properties": {
+            "level": {"enum": ["P1", "P2", "P3"]},
+            "epsilon": SOME,
+            "delta": NUMBER,
+            "k": WHOLE,
+            "windows": WHOLE,
+            "unit": TEXT,
+        },
+    },
+    "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE, blanked=WHOLE),
+    "Features": whole(names=NAMES, rows=listed(listed(NUMBER)), guarantee=named("Guarantee")),
+    "NewStream": closed(("schema", "settings"), schema=TEXT, settings=FREE),
+    "Status": whole(
+        stream=TEXT,
+        at=TIME,
+        hot_rows=WHOLE,
+        hot_steps=WHOLE,
+        oldest_hot=TIME,
+        summarised_rows=WHOLE,
+        windows=listed(named("Window")),
+        tables=listed(named("Table")),
+        deletions=listed(FREE),
+        guarantee={"oneOf": [named("Guarantee"), {"type": "null"}]},
+        bytes=WHOLE,
+        due=FLAG,
+    ),
+    "Window": whole(
+        number=WHOLE,
+        state={"enum": ["populating", "sealed", "retired", "erased"]},
+        start=TIME,
+        stop=TIME,
+        rows=WHOLE,
+    ),
+    "Table": whole(name=TEXT, kind=TEXT, rows=WHOLE, width=WHOLE, windows=WHOLE, deviation=SOME),
+    "Recipe": closed(
+        ("estimator",),
+        estimator=TEXT | {"description": "its name, such as LogisticRegression"},
+        params=FREE,
+        **_WORKLOAD,
+    ),
+    "Model": whole(
+        name=TEXT,
+        estimator=FREE,
+        label=TEXT,
+        only={"type": ["array", "null"], "items": TEXT},
+        without=NAMES,
+        merge=listed({}),
+        classes=listed(VALUE),
+        available=FLAG,
+        why=TEXT,
+        version=WHOLE,
+        rows=WHOLE,
+        trained=TIME,
+        took=SOME,
+        expires=TIME,
+    ),
+    "Loss": whole(
+        model=TEXT,
+        loss=NUMBER,
+        prior=NUMBER,
+        gain=NUMBER,
+        kind=TEXT,
+        tested=WHOLE,
+        at=TIME,
+        guarantee=named("Guarantee"),
+    ),
+    "Asked": {
+        "oneOf": [
+            closed(("features",), features=listed(NUMBER)),
+            named("Row"),
+            listed(named("Row")),
+        ],
+        "description": "rows without their label; or the features of one, as /features has them",
+    },
+    "Predictions": {
+        "type": "object",
+        "required": ["model", "version"],
+        "properties": {
+            "model": TEXT,
+            "version": WHOLE,
+            "classes": listed(VALUE),
+            "probabilities": listed(listed(NUMBER)),
+            "predictions": listed(VALUE),
+        },
+    },
+    "Groups": whole(groups=listed(NAMES)),
+    "NewGroup": closed(("features",), features=listed(TEXT, minItems=2)),
+    "Why": closed(("why",), why=TEXT | {"minLength": 1}),
+    "NewToken": closed(
+        ("name", "roles"),
+        name=TEXT,
+        roles=listed({"enum": list(ROLES)}, minItems=1),
+        streams=listed(TEXT, description='names; left out or ["*"]: all, also those to come'),
+    ),
+    "Token": whole(
+        id=TEXT, name=TEXT, roles=listed({"enum": list(ROLES)}), streams=NAMES, made=TIME
+    ),
+}
+
+
+class Body(NamedTuple):
+    """What a route takes or gives: shapes by content type."""
+
+    kinds: dict[str, Shape]
+
+
+class Asked(NamedTuple):
+    """A parameter of the query, or a header."""
+
+    name: str
+    about: str
+    shape: Shape = TEXT
+    place: str = "query"
+    needed: bool = False
+
+
+def json_of(shape: Shape) -> Body:
+    """JSON alone."""
+    return Body({JSON: shape})
+
+
+ROWS = Body({JSON: named("Rows"), ARROW: BINARY})
+ASKED = Body({JSON: named("Asked"), ARROW: BINARY})
+STREAM = Body({TOML: TEXT, JSON: named("NewStream")})
+FEATURES = Body({JSON: named("Features"), ARROW: BINARY})
+PREDICTIONS = Body({JSON: named("Predictions"), ARROW: BINARY})
+TRAINING = Body({LINES: TEXT, ARROW: BINARY})
+LOG = Body({LINES: TEXT})
+SIGNED = Body({BYTES: BINARY})
+
+WHY = Asked("why", "the reason, for the record; it must not name a person", needed=True)
+WORKLOAD = (
+    Asked("label", "which label, where there are several"),
+    Asked("only", "a table to use; may be repeated", listed(TEXT)),
+    Asked("without", "a feature or group to leave out; may be repeated", listed(TEXT)),
+    Asked("merge", 'new classes, as JSON: {"new": ["old", "older"]}'),
+)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serve.services import Inside, Process
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[Inside]:
+    """A service without streams, in this process."""
+    made = Inside(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """A service with a stream ``s`` that a module's tests read: a sealed window, and hot rows."""
+    made = Inside(tmp_path_factory.mktemp("shared"))
+    made.create()
+    made.fill()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts real services."""
+    made: list[Process] = []
+
+    def start(*options: str) -> Process:
+        made.append(Process(tmp_path, *options))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()

@@ -1,0 +1,75 @@
+"""Snapshots over HTTP: signed, told apart by etags, and ending in time."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+import httpx
+import numpy as np
+import pytest
+
+from pyramidion.counts.snapshot_file import snapshot_from
+from pyramidion.errors import FormatError, StateError
+from pyramidion.signed import key_from
+from tests.serve.services import Inside, error_of
+from tests.store.stores import DAY, rows
+
+SNAPSHOT = "/v1/streams/s/snapshot"
+
+
+def key(inside: Inside) -> object:
+    return key_from(httpx.get(f"{inside.url}/v1/key").json()["ed25519"])
+
+
+def test_a_snapshot_featurizes_as_the_store_does(shared: Inside) -> None:
+    answer = shared.caller("predict").get(SNAPSHOT)
+    found = snapshot_from(answer.content, verifier=key(shared), clock=shared.clock)
+    given = rows(20, shared.clock.now, seed=3)
+    store = shared.service._streams["s"].pyramid
+    assert np.array_equal(found.array(given), store.snapshot().array(given))
+    assert found.guarantee == store.snapshot().guarantee
+
+
+def test_a_snapshot_says_when_it_ends_and_is_not_to_be_stored(shared: Inside) -> None:
+    answer = shared.caller("train").get(SNAPSHOT)
+    found = snapshot_from(answer.content, verifier=key(shared), clock=shared.clock)
+    told = parsedate_to_datetime(answer.headers["expires"]).timestamp()
+    assert found.expires is not None
+    assert told == found.expires // 1_000_000
+    assert told <= shared.clock.now + DAY
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_an_etag_spares_the_snapshot_until_the_tables_change(inside: Inside) -> None:
+    inside.create()
+    inside.fill()
+    caller = inside.caller("predict")
+    first = caller.get(SNAPSHOT)
+    held = {"If-None-Match": first.headers["etag"]}
+    again = caller.get(SNAPSHOT, headers=held)
+    assert again.status_code == 304
+    assert not again.content
+    other = {"If-None-Match": f'"x", {first.headers["etag"].removeprefix("W/")}'}
+    assert caller.get(SNAPSHOT, headers=other).status_code == 304
+    assert caller.get(SNAPSHOT, headers={"If-None-Match": '"x"'}).status_code == 200
+    inside.clock.pass_(10 * DAY)
+    inside.service._streams["s"].pyramid.advance()
+    changed = caller.get(SNAPSHOT, headers=held)
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != first.headers["etag"]
+
+
+def test_an_old_snapshot_refuses_and_a_changed_one_is_found_out(shared: Inside) -> None:
+    data = shared.caller("predict").get(SNAPSHOT).content
+    with pytest.raises(StateError):
+        snapshot_from(data, verifier=key(shared), clock=lambda: shared.clock.now + 2 * DAY)
+    with pytest.raises(FormatError):
+        changed = data[:200] + bytes([data[200] ^ 1]) + data[201:]
+        snapshot_from(changed, verifier=key(shared), clock=shared.clock)
+
+
+def test_there_is_no_snapshot_before_a_window_is_sealed(inside: Inside) -> None:
+    inside.create()
+    caller = inside.caller("predict")
+    assert error_of(caller.get(SNAPSHOT)) == (409, "StateError")
+    assert error_of(caller.get(SNAPSHOT, headers={"If-None-Match": '"x"'})) == (409, "StateError")
