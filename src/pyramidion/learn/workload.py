@@ -142,7 +142,7 @@ def _label_of(schema: Schema, name: str | None) -> Label:
         if len(by_name) > 1:
             raise SchemaError(f"the schema has several labels; name one of {', '.join(by_name)}")
         return schema.labels[0]
-    if name not in by_name:
+    if not isinstance(name, str) or name not in by_name:
         raise SchemaError(f"there is no label {name!r}; {nearest(name, by_name)}")
     return by_name[name]
 
@@ -161,6 +161,8 @@ def _named(what: str, given: Names, known: Sequence[str]) -> tuple[str, ...]:
 def _merged(label: Label, merge: Merge | None) -> tuple[tuple[Value, tuple[Value, ...]], ...]:
     if merge is None:
         return ()
+    if not isinstance(merge, Mapping):
+        raise SchemaError("merge must map each new class to the classes it is made of; write it so")
     if label.bins is not None:
         raise SchemaError(
             f"the bins of label {label.name!r} are read from rows and move, so they cannot be "
