@@ -1,4 +1,4 @@
-"""The guide in docs/service.md, command by command: a stranger gets to predictions from it alone."""
+"""The guide in docs/service.md, command by command: from nothing to predictions by it alone."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ import pytest
 
 from pyramidion.counts.snapshot_file import snapshot_from
 from pyramidion.errors import FormatError, StateError
-from pyramidion.signed import key_from
+from pyramidion.learn.exports import Revived
+from pyramidion.signed import key_from, unsign
 from tests.serve.services import Inside, error_of
 from tests.store.stores import DAY, rows
 
@@ -63,8 +64,8 @@ def test_an_old_snapshot_refuses_and_a_changed_one_is_found_out(shared: Inside) 
     data = shared.caller("predict").get(SNAPSHOT).content
     with pytest.raises(StateError):
         snapshot_from(data, verifier=key(shared), clock=lambda: shared.clock.now + 2 * DAY)
+    changed = data[:200] + bytes([data[200] ^ 1]) + data[201:]
     with pytest.raises(FormatError):
-        changed = data[:200] + bytes([data[200] ^ 1]) + data[201:]
         snapshot_from(changed, verifier=key(shared), clock=shared.clock)
 
 
@@ -73,3 +74,24 @@ def test_there_is_no_snapshot_before_a_window_is_sealed(inside: Inside) -> None:
     caller = inside.caller("predict")
     assert error_of(caller.get(SNAPSHOT)) == (409, "StateError")
     assert error_of(caller.get(SNAPSHOT, headers={"If-None-Match": '"x"'})) == (409, "StateError")
+
+
+# --- models for edges -----------------------------------------------------------------------
+
+
+def test_a_model_leaves_signed_and_the_log_says_so(shared: Inside) -> None:
+    store, caller = shared.service._streams["s"].pyramid, shared.caller()
+    caller.put("/v1/streams/s/models/m", json={"estimator": "LogisticRegression"})
+    answer = caller.get("/v1/streams/s/models/m/export")
+    header, payload = unsign(answer.content, "model", key(shared))
+    revived = Revived.from_parts(header, bytes(payload), shared.clock)
+    given = rows(9, shared.clock.now, seed=5)
+    assert np.allclose(
+        revived.predict_proba(store.snapshot(), given), store.predict_proba("m", given), atol=1e-6
+    )
+    assert header["expires"] // 1_000_000 == _seconds(answer)
+    assert "model.exported" in {entry.kind for entry in store.audit_log.entries()}
+
+
+def _seconds(answer: httpx.Response) -> float:
+    return parsedate_to_datetime(answer.headers["expires"]).timestamp()

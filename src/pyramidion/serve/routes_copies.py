@@ -6,10 +6,13 @@ from email.utils import formatdate
 
 from starlette.responses import Response
 
-from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.routing import Call, Routes, apart, model_of
 from pyramidion.serve.shapes import BYTES, SIGNED, Asked
+from pyramidion.signed import sign
 
 routes = Routes()
+MODEL = "model"
+"""The kind of a signed model."""
 
 
 @routes.add(
@@ -33,6 +36,16 @@ async def snapshot(call: Call) -> Response:
     # Nobody on the way keeps it: it would outlive the windows in it.
     headers = {"ETag": _weak(tag), "Expires": _date(ends), "Cache-Control": "no-store"}
     return Response(data, headers=headers, media_type=BYTES)
+
+
+@routes.add("GET", "/streams/{stream}/models/{model}/export", "predict", gives=SIGNED)
+async def export(call: Call) -> Response:
+    """A model for an edge: signed, as raw as its rows (P1), ending as it does; audited."""
+    name = model_of(call.pyramid, call.asked("model")).name
+    header, payload = await apart(lambda: call.pyramid.export(name))
+    data = await apart(lambda: sign(call.service.signer, MODEL, header, payload))
+    about = {"Expires": _date(header["expires"]), "Cache-Control": "no-store"}
+    return Response(data, headers=about, media_type=BYTES)
 
 
 def _weak(tag: str) -> str:

@@ -17,8 +17,8 @@ from starlette.responses import Response
 
 from pyramidion.errors import FormatError
 from pyramidion.learn.models import Model
-from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, rows_from, wants_arrow
-from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
+from pyramidion.serve.routing import Call, Routes, apart, model_of, rows_in
 from pyramidion.serve.shapes import ASKED, PREDICTIONS
 from pyramidion.threads import emptied
 
@@ -47,7 +47,7 @@ async def predictions(call: Call) -> Response:
     model = model_of(call.pyramid, call.asked("model"))
     if kind == JSON and body[:1] == b"{" and model.available and probable(model):
         return answer(_told(model) | {"probabilities": [_one(call, model, body)]})
-    rows, _ = rows_from(body, kind, call.service.limits)
+    rows = (await rows_in(body, kind, call.service.limits)).rows
     return await apart(lambda: _many(call, model.name, rows))
 
 
@@ -104,10 +104,14 @@ def _many(call: Call, name: str, rows: Any) -> Response:
     if probable(model):
         found = _asked(model, lambda begun: begun.predict_proba(snapshot, rows))
         if wants_arrow(call.request):
-            names = [f"P({model.label}={each})" for each in model.classes]
+            names = [f"P({model.label}={_text(each)})" for each in model.classes]
             return arrow(pa.table(list(found.T), names=names))
         return answer(_told(model) | {"probabilities": found.tolist()})
     found = _asked(model, lambda begun: begun.predict(snapshot, rows))
     if wants_arrow(call.request):
         return arrow(pa.table([pa.array(found)], names=[model.label]))
     return answer(_told(model) | {"predictions": found.tolist()})
+
+
+def _text(each: object) -> str:
+    return each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import wrap_future
 from collections.abc import Iterator
 from itertools import chain
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
+from pyramidion.bundles import Arrival
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.observations import Errors
@@ -19,12 +21,9 @@ from pyramidion.serve.bodies import (
     answer,
     arrow,
     arrow_parts,
-    body_of,
-    kind_of,
-    rows_from,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.routing import Call, Routes, apart, rows_of
 from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
 
@@ -45,10 +44,10 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 )
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
-    body = await body_of(call.request, call.service.limits)
     errors, key = _errors(call), call.request.headers.get("idempotency-key")
-    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
-    receipt = await apart(lambda: call.stream.observe(rows, key, errors))
+    given = await rows_of(call)
+    arrival = Arrival(given.rows, key, errors)
+    receipt = await wrap_future(call.stream.observe(arrival, given.number, given.size))
     return answer(vars(receipt))
 
 
@@ -64,8 +63,7 @@ def _errors(call: Call) -> Errors:
 @routes.add("POST", "/streams/{stream}/features", "predict", "train", takes=ROWS, gives=FEATURES)
 async def features(call: Call) -> Response:
     """Features of rows, from the complete tables."""
-    body = await body_of(call.request, call.service.limits)
-    rows, _ = rows_from(body, kind_of(call.request), call.service.limits)
+    rows = (await rows_of(call)).rows
     snapshot = call.pyramid.snapshot()
     if wants_arrow(call.request):
         return arrow(await apart(lambda: snapshot.featurize(rows)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -19,7 +19,9 @@ from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, PyramidionError, StateError, UnknownCallerError
 from pyramidion.learn.models import Model
 from pyramidion.serve.access import Role, Token
+from pyramidion.serve.bodies import body_of, kind_of, rows_from
 from pyramidion.serve.gate import CALLER, PLACE
+from pyramidion.serve.limits import Limits
 from pyramidion.serve.openapi import described
 from pyramidion.serve.refusals import refusal, surprise
 from pyramidion.serve.service import Service
@@ -27,6 +29,7 @@ from pyramidion.serve.streams import Stream
 from pyramidion.system import Pyramid
 
 PREFIX = "/v1"
+SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
 GUARDED = "guarded_by"
 OPEN = frozenset({"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"})
 """What anybody may ask; everything else asks for a token."""
@@ -69,6 +72,29 @@ Endpoint = Callable[[Call], Awaitable[Response]]
 async def apart(verb: Callable[[], T]) -> T:
     """Do something that waits in a thread of its own, so that others are answered meanwhile."""
     return await to_thread.run_sync(verb)
+
+
+class Rows(NamedTuple):
+    """The rows of a body: what they are, how many, and the bytes that they came in."""
+
+    rows: Any
+    number: int
+    size: int
+
+
+async def rows_in(body: bytes, kind: str, limits: Limits) -> Rows:
+    """The rows of a body; of a large one in a thread, so that others are answered meanwhile."""
+
+    def read() -> Rows:
+        return Rows(*rows_from(body, kind, limits), len(body))
+
+    return read() if len(body) <= SMALL else await apart(read)
+
+
+async def rows_of(call: Call) -> Rows:
+    """The rows of a request."""
+    limits = call.service.limits
+    return await rows_in(await body_of(call.request, limits), kind_of(call.request), limits)
 
 
 @dataclass(frozen=True)

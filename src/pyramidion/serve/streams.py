@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import PyramidionError
-from pyramidion.observations import Errors
+from pyramidion.serve.commits import Commits
+from pyramidion.serve.limits import Limits
 from pyramidion.storage.hot import Receipt
 from pyramidion.system import Pyramid
 
@@ -22,20 +24,26 @@ TICK = 1.0  # seconds between looks at what is due
 class Stream:
     """A store that is open for as long as the service runs."""
 
-    def __init__(self, name: str, pyramid: Pyramid) -> None:
+    def __init__(self, name: str, pyramid: Pyramid, limits: Limits) -> None:
         self.name = name
         self.pyramid = pyramid
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
+        self.commits = Commits(
+            pyramid.observe_all,
+            most_requests=limits.waiting_requests,
+            most_rows=limits.waiting_rows,
+            most_bytes=limits.waiting_bytes,
+        )
         self._tags: weakref.WeakKeyDictionary[Snapshot, str] = weakref.WeakKeyDictionary()
         self._packing = threading.Lock()
         self._stop = threading.Event()
         self._timer = threading.Thread(target=self._tick, name=f"pyramidion timer of {name}")
         self._timer.start()
 
-    def observe(self, rows: Any, key: str | None, errors: Errors) -> Receipt:
-        """Observe rows; they are durable when this returns."""
-        return self.pyramid.observe(rows, key=key, errors=errors)
+    def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
+        """Have rows observed with what others send; they are durable when the promise is kept."""
+        return self.commits.submit(arrival, rows, size)
 
     # --- copies that leave ----------------------------------------------------------------
 
@@ -78,6 +86,7 @@ class Stream:
         """Finish what was taken, and let go of the store."""
         self._stop.set()
         self._timer.join()
+        self.commits.close()
         self.pyramid.close()
 
 
