@@ -374,9 +374,7 @@ def test_other_content_types_are_refused(guarded: Guarded, door: str, kind: str)
 
 def test_a_batch_with_many_bad_rows_is_answered_shortly(guarded: Guarded) -> None:
     bad = rows(20_000, guarded.clock.now).set_column(1, "y", pa.array(np.full(20_000, 7)))
-    answer = guarded.ask(
-        "POST", ROWS["observations"], content=arrow_bytes(bad), headers=ARROW_IN
-    )
+    answer = guarded.ask("POST", ROWS["observations"], content=arrow_bytes(bad), headers=ARROW_IN)
     assert answer.status_code == 422
     assert len(answer.content) < 20_000
 

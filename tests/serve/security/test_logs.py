@@ -148,7 +148,7 @@ def test_an_error_in_the_middle_of_an_answer_cuts_it_off_and_quotes_nothing(
         yield b"begun\n"
         raise ValueError(MARKER)
 
-    monkeypatch.setattr("pyramidion.serve.routes_rows._lines", broken)
+    monkeypatch.setattr("pyramidion.serve.routes_rows.map", broken, raising=False)
     place = listening(guarded)
     head = f"GET {S}/training-set HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {guarded.token()}"
     with captured() as log:
