@@ -5,8 +5,8 @@ How a code block is run follows from its language:
     python         executed; the blocks of a page share their names, from top to bottom
     pycon          a session, checked by doctest
     console        `$ pyramidion ...` is run and must print what follows; `make` and `pip` are not
-    shell          run by tests/vault/test_guide.py, several machines and processes
-    toml, csv      with a file name after the language, written to that file
+    shell          run by test_guide.py of tests/vault and tests/serve: machines and processes
+    toml, csv, json  with a file name after the language, written to that file
     text           not run: diagrams and what programs printed
 """
 
@@ -38,7 +38,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|<img[^>]*src=\"([^\"]+)\"")
-LANGUAGES = {"python", "pycon", "console", "shell", "toml", "csv", "text"}
+LANGUAGES = {"python", "pycon", "console", "shell", "toml", "csv", "json", "text"}
 NOT_RUN = ("make", "pip")
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
