@@ -38,6 +38,7 @@ __all__ = [
     "PyramidionError",
     "Receipt",
     "Request",
+    "Revived",
     "Revocation",
     "Schema",
     "SchemaError",
@@ -72,6 +73,7 @@ _HOMES = {
     ),
     "pyramidion.guarantee": ("Guarantee",),
     "pyramidion.learn.curves": ("LearningCurve",),
+    "pyramidion.learn.exports": ("Revived",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
     "pyramidion.learn.losses": ("Loss",),
     "pyramidion.learn.models": ("Model",),
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     )
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.curves import LearningCurve
+    from pyramidion.learn.exports import Revived
     from pyramidion.learn.featurizer import CountFeaturizer
     from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model

@@ -270,6 +270,7 @@ EXPORTS = {
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
+    "Revived": "P1: in memory, drops what it learned when it expires",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
     **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),
