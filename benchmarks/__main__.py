@@ -10,6 +10,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for the peers too: cores are shared
 
 from benchmarks import (
+    commits,
     counting,
     featurizing,
     hashing,
@@ -30,6 +31,7 @@ ALL = {
     "noise": noise.main,
     "memory": memory.main,
     "storing": storing.main,
+    "commits": commits.main,
     "sealing": sealing.main,
     "learning": learning.main,
 }
