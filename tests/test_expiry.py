@@ -70,11 +70,11 @@ def test_a_deadline_is_the_latest_of_all_clocks(moves: list[tuple[int, int]]) ->
 def test_deadlines_that_share_a_clock_share_what_it_has_seen() -> None:
     shared = HighWater(wall=lambda: 0, passing=lambda: 0)
     early, late = Deadline(20, shared), Deadline(30, shared)
-    Deadline(99, shared, seen=25)
+    Deadline(99, shared, latest=25)
     assert early.passed()
     assert not late.passed()
 
 
 def test_a_clock_behind_the_time_a_copy_was_made_is_not_believed() -> None:
-    assert Deadline(20, lambda: 0.0, seen=20).passed()
-    assert Deadline(20, lambda: 0.0, seen=19, passing=lambda: 0).now() == 19
+    assert Deadline(20, lambda: 0.0, latest=20).passed()
+    assert Deadline(20, lambda: 0.0, latest=19, passing=lambda: 0).now() == 19

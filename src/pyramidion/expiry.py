@@ -69,7 +69,7 @@ class Deadline:
     """The moment from which on a copy answers no more, in microseconds since 1970.
 
     ``clock`` is in seconds, as the store's, or a `HighWater` that several deadlines share; it is
-    at least ``seen``, such as when the store made the copy. Once passed, a deadline stays passed.
+    at least ``latest``, such as when the store made the copy. Once passed, a deadline stays passed.
 
     >>> times = iter([1.0, 2.0, 5.0, 1.0])
     >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)
@@ -82,15 +82,15 @@ class Deadline:
         expires_us: int,
         clock: Callable[[], float] | HighWater,
         *,
-        seen: int = 0,
+        latest: int = 0,
         passing: Callable[[], int] = passing,
     ) -> None:
         self.expires = expires_us
         if isinstance(clock, HighWater):
             self._time = clock
-            clock.seen(seen)
+            clock.seen(latest)
         else:
-            self._time = HighWater(seen, wall=lambda: int(clock() * 1_000_000), passing=passing)
+            self._time = HighWater(latest, wall=lambda: int(clock() * 1_000_000), passing=passing)
 
     def now(self) -> int:
         """What time it is: the latest of the clock, of what it showed, and of what has passed."""

@@ -214,8 +214,8 @@ def test_a_clock_set_back_does_not_bring_it_back() -> None:
 def test_it_ends_though_the_clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = [0]
 
-    def slow(at: int, clock: Any, *, seen: int) -> Deadline:
-        return Deadline(at, clock, seen=seen, passing=lambda: passed[0])
+    def slow(at: int, clock: Any, *, latest: int) -> Deadline:
+        return Deadline(at, clock, latest=latest, passing=lambda: passed[0])
 
     monkeypatch.setattr("pyramidion.counts.snapshot_file.Deadline", slow)
     snapshot = taken(sent(ending(NOW + 9 * SECOND)))

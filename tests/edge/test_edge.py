@@ -72,7 +72,9 @@ def test_arrow_rows_are_predicted(edge: Edge) -> None:
 
 
 def test_ready_made_features_are_predicted(edge: Edge) -> None:
-    assert edge.post(LATE, {"features": [0.25, 0.5]}).json()["probabilities"] == [[0.25, 0.75]]
+    one = edge.post(LATE, {"features": [0.75, 0.5, 0.5]}).json()
+    assert one["probabilities"] == [[0.25, 0.75]]
+    refused(edge.post(LATE, {"features": [0.75, 0.5]}), 422, "SchemaError")
     told = refused(edge.post("models/delay/predictions", {"features": [1]}), 422, "SchemaError")
     assert "send rows" in told
     refused(edge.post(LATE, {"features": ["SECRET"]}), 422, "ObservationError")

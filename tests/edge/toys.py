@@ -23,7 +23,7 @@ class Toy:
         self.classes = tuple(header["classes"])
         self.version, self.expires = header["version"], header["expires"]
         self._says = told["says"]
-        self._deadline = Deadline(header["expires"], clock, seen=header["made"])
+        self._deadline = Deadline(header["expires"], clock, latest=header["made"])
 
     @property
     def expired(self) -> bool:
@@ -35,8 +35,9 @@ class Toy:
     def predict_proba(self, snapshot: Snapshot, rows: Any) -> Any:
         return np.tile([1 - self._says, self._says], (self._asked(snapshot, rows), 1))
 
-    def proba_one(self, features: Any) -> Any:
-        return np.array([1 - features.sum(), features.sum()])
+    def proba_one(self, features: Any, snapshot: Snapshot) -> Any:
+        assert len(features) == len(snapshot.names)
+        return np.array([1 - features[0], features[0]])
 
     def _asked(self, snapshot: Snapshot, rows: Any) -> int:
         if self.expired:

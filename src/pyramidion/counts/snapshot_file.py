@@ -144,7 +144,7 @@ def _plain(value: object) -> object:
 
 def _read(header: Mapping[str, Any], payload: memoryview, clock: Clock) -> Snapshot:
     made, expires = int(header["made"]), int(header["expires"])
-    deadline = Deadline(expires, clock, seen=made)  # however far the clock was set back
+    deadline = Deadline(expires, clock, latest=made)  # however far the clock was set back
     if deadline.passed():
         raise ExpiredError("this snapshot has expired: its time is over; fetch a new one")
     length = int.from_bytes(payload[:2], "little")

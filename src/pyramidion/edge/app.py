@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from anyio import to_thread
 from fastapi import FastAPI
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pyramidion.counts.snapshot import Snapshot
 from pyramidion.edge.access import Callers
 from pyramidion.edge.bodies import (
     answer,
@@ -121,12 +123,10 @@ def _listed(rows: Any) -> Any:
 def _predicted(copies: Copies, stream: str, model: Revived, rows: Any) -> dict[str, Any]:
     """What a model says of rows; one that expired in between says nothing."""
     try:
-        if isinstance(rows, np.ndarray):
-            if not model.classes:
-                raise SchemaError("ready-made features need a model of classes; send rows")
-            found = [model.proba_one(rows).tolist()]
-            return {"classes": list(model.classes), "probabilities": found}
         snapshot = copies.snapshot(stream)
+        if isinstance(rows, np.ndarray):
+            found = [_ready_made(model, snapshot, rows).tolist()]
+            return {"classes": list(model.classes), "probabilities": found}
         if model.classes:
             told = model.predict_proba(snapshot, _listed(rows))
             return {"classes": list(model.classes), "probabilities": np.asarray(told).tolist()}
@@ -135,6 +135,19 @@ def _predicted(copies: Copies, stream: str, model: Revived, rows: Any) -> dict[s
         if model.expired:
             raise ExpiredError(str(problem)) from None
         raise
+
+
+def _ready_made(
+    model: Revived, snapshot: Snapshot, features: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    if not model.classes:
+        raise SchemaError("ready-made features need a model of classes; send rows")
+    if len(features) != len(snapshot.names):
+        raise SchemaError(
+            f"this stream has {len(snapshot.names)} features; give one number for each, as "
+            f"/features names them"
+        )
+    return model.proba_one(features.astype(np.float32), snapshot)
 
 
 async def _unrouted(_: Request, problem: Exception) -> Response:

@@ -46,8 +46,8 @@ class Revived(Protocol):
     def predict_proba(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
         """A probability for each class."""
 
-    def proba_one(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """A probability for each class, for one row of the model's own features."""
+    def proba_one(self, features: NDArray[Any], snapshot: Snapshot) -> NDArray[np.float64]:
+        """A probability for each class, for one row of all features that a snapshot gives."""
 
 
 Revive = Callable[[Mapping[str, Any], bytes, Callable[[], float]], Revived]
@@ -103,6 +103,8 @@ class HeldModel:
             self._held, self.trouble = None, str(problem)
         except PyramidionError as problem:
             self.trouble = str(problem)
+        except Exception as problem:  # one that nobody foresaw may hold values
+            self.trouble = f"it cannot be revived here ({type(problem).__name__})"
         else:
             self._held, self.trouble = found, ""
             self._whole = now + (found.expires - now) // 2
