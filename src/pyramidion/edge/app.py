@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -127,10 +128,12 @@ def _predicted(copies: Copies, stream: str, model: Revived, rows: Any) -> dict[s
         if isinstance(rows, np.ndarray):
             found = [_ready_made(model, snapshot, rows).tolist()]
             return {"classes": list(model.classes), "probabilities": found}
-        if model.classes:
-            told = model.predict_proba(snapshot, _listed(rows))
-            return {"classes": list(model.classes), "probabilities": np.asarray(told).tolist()}
-        return {"predictions": np.asarray(model.predict(snapshot, _listed(rows))).tolist()}
+        about = {"classes": list(model.classes)} if model.classes else {}
+        with suppress(SchemaError):  # a classifier that has no probabilities gives classes
+            if model.classes:
+                told = model.predict_proba(snapshot, _listed(rows))
+                return about | {"probabilities": np.asarray(told).tolist()}
+        return about | {"predictions": np.asarray(model.predict(snapshot, _listed(rows))).tolist()}
     except StateError as problem:
         if model.expired:
             raise ExpiredError(str(problem)) from None
