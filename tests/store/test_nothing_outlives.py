@@ -269,7 +269,6 @@ EXPORTS = {
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
     **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
     "Arrival": "rows on their way to a verb, and the key that their sender gives them",
-    "Busy": "names no value",
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
