@@ -132,6 +132,14 @@ def test_many_small_batches_and_row_groups_lose_nothing(stand: Stand, monkeypatc
     }
 
 
+def test_a_column_in_which_nothing_came_is_sealed(stand: Stand) -> None:
+    store = stand.create()
+    batch = rows(4)
+    given = batch.set_column(batch.column_names.index("a"), "a", pa.nulls(4))
+    store.observe(given)
+    assert sealed(store)[1]["a"].to_pylist() == [None] * 4
+
+
 def test_the_envelope_tells_times_rows_and_columns_and_nothing_of_the_rows(stand: Stand) -> None:
     store = _aged(stand)
     header = vault_of(store).envelopes()[0].header

@@ -28,7 +28,7 @@ from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import OWN, digest_of, encrypting
 
-GROUP = 25_000  # rows that are written together: 2 ms a column at most, beside who observes
+GROUP = 50_000  # rows that are written together: 2 ms a column at most, beside who observes
 PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
 BUFFER = 1 << 20  # bytes
 LOCK = "vault file"

@@ -35,7 +35,7 @@ from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
 from pyramidion.vault.parquet import BLANK, marked
 
-QUEUED = 8 * GROUP  # rows that wait for the thread; who observes more waits for it
+QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
 
 
 class _RewrittenError(Exception):
