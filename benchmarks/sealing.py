@@ -72,9 +72,7 @@ def _tell(report: Report, what: str, ours: Any, peers: Any, most: float | None) 
         print(f"       {what:<46}{told}")
         return
     report.line(what, told, target=f"<= {most:g} x", met=ratio <= most)
-    print(
-        f"       from block to block                           {ratios[0]:.2f} to {ratios[-1]:.2f} x"
-    )
+    print(f"       {'from block to block':<46}{ratios[0]:8.2f} to {ratios[-1]:.2f} x")
 
 
 def _spent(vault: Any) -> float:

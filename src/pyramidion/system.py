@@ -26,8 +26,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -39,10 +37,9 @@ from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.erasing import Erasure, erase_person, theirs_of
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.erasing import Erasure, erase_person
+from pyramidion.errors import StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
-from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.models import Model
@@ -67,10 +64,9 @@ from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
+from pyramidion.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyramidion.vault.custody import PublicKey
     from pyramidion.vault.reader import GrantedRows
     from pyramidion.vault.vault import Vault
@@ -108,7 +104,7 @@ class Pyramid:
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
         self._vault: Vault | None = None
-        if home.catalogue.about("vault", ""):
+        if home.catalogue.about(ABOUT, ""):
             self._open_vault()
 
     # --- a store -------------------------------------------------------------------
@@ -131,12 +127,8 @@ class Pyramid:
         ``custodian``.
         """
         Lifecycle.refuse_unusable(schema, settings)
-        if (vault is None) != (custodian is None):
-            raise SchemaError("a vault needs a place and a custodian's public key; give both")
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
-        if vault is not None and custodian is not None:
-            about["vault"] = _vaults().attached(vault, custodian, Path(path))
-        about[FACT] = NONE
+        about |= facts_of(vault, custodian, Path(path)) | {FACT: NONE}
         home = Home.create(Path(path), holder_at(keys), about)
         return cls._opened(home, clock, begun="store.created")
 
@@ -338,36 +330,18 @@ class Pyramid:
     def attach_vault(self, url: str, custodian: PublicKey) -> Vault:
         """Seal what is observed from now on; a store keeps its vault for good."""
         self._usable()
-        return self._threads.move(lambda: self._attach_vault(url, custodian))
 
-    def _attach_vault(self, url: str, custodian: PublicKey) -> Vault:
-        """In the keeper."""
-        if self._vault is not None:
-            raise StateError("this store has a vault already; it keeps the one it has")
-        about = _vaults().attached(url, custodian, self._home.path)
-        with self._lifecycle.moves, self._lifecycle.arrivals:
-            with self._home.catalogue.transaction():
-                self._home.catalogue.note(vault=about, vaulted=self._lifecycle.last_batch())
-            return self._open_vault()
+        def attached() -> Vault:
+            with self._lifecycle.moves, self._lifecycle.arrivals:
+                attach_vault(self._lifecycle, self._home.path, url, custodian)
+                return self._open_vault()
+
+        return self._threads.move(attached)
 
     def _open_vault(self) -> Vault:
-        lifecycle, vaults = self._lifecycle, _vaults()
-        vault: Vault = vaults.Vault(
-            self._home.catalogue.about("vault"),
-            vaults.Surroundings(
-                lifecycle.catalogue,
-                lifecycle.keys,
-                lifecycle.hot,
-                lifecycle.settings,
-                lifecycle.arrivals,
-                lifecycle.erase,
-                self._now,
-                self._home.path,
-            ),
-        )
-        vault.log = self._audit_log
-        self._vault = self._arrivals.vault = vault
-        return vault
+        path, log = self._home.path, self._audit_log
+        self._vault = self._arrivals.vault = opened_vault(self._lifecycle, path, log, self._now)
+        return self._vault
 
     def _settle_vault(self) -> None:
         """Have the vault's open files let go of rows that were erased; in the keeper."""
@@ -526,14 +500,8 @@ class Pyramid:
         rows first, or those that are not sealed yet come after.
         """
         self._usable()
-        theirs = theirs_of(self._lifecycle, person, why)
-        vault, now = self.vault, self._now()
-        if vault is None:
-            raise StateError("this store has no vault, so nothing of the person is in one")
-        vault.refuse_strange(rows.grant)
-        made = []
-        for name, table in import_module("pyramidion.vault.forgetting").without(rows, theirs):
-            made.append(self._threads.move(partial(vault.replace, name, [table], why=why)))
+        now, move = self._now(), self._threads.move
+        made = erase_from_vault(self._lifecycle, self._vault, person, rows, why, move)
         self._noted("person.erased", now, {"why": why, "files": len(made)}, lambda: None)
         return [name for name in made if name is not None]
 
@@ -663,9 +631,3 @@ class Pyramid:
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
         return cls._opened(home, clock)
-
-
-def _vaults() -> ModuleType:
-    """What a vault is made of, where its extra is installed."""
-    refuse_missing("a vault", ["cryptography.hazmat.primitives.hpke"], "vault")
-    return import_module("pyramidion.vault.vault")

@@ -54,7 +54,7 @@ from pyramidion.schedule import Advance
 from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
 from pyramidion.vault.custody import PrivateKey
-from pyramidion.vault.vault import FileStatus, VaultStatus
+from pyramidion.vault.files import FileStatus, VaultStatus
 from pyramidion.vault.verifying import Problem
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS

@@ -14,7 +14,8 @@ from pyramidion.errors import FormatError, StateError
 
 if TYPE_CHECKING:
     from pyramidion.system import Pyramid
-    from pyramidion.vault.vault import Vault, VaultStatus
+    from pyramidion.vault.files import VaultStatus
+    from pyramidion.vault.vault import Vault
 
 
 def add(verbs: Commands[Parser]) -> None:

@@ -33,6 +33,7 @@ from pyramidion.storage.hot import HotWindow, Parts
 from pyramidion.threads import emptied
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
+from pyramidion.vault.files import know
 from pyramidion.vault.parquet import BLANK, marked
 
 QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
@@ -256,23 +257,3 @@ def _whole(table: pa.Table, parts: Parts, came: int) -> tuple[pa.Table, Parts]:
     blank = [pa.nulls(gone, field.type) for field in table.schema]
     rows = pa.concat_tables([table, pa.Table.from_arrays(blank, schema=table.schema)])
     return rows, [*parts, (BLANK, gone)]
-
-
-def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:
-    """Put a sealed file into the catalogue; within a transaction."""
-    header = file.header
-    if file.lock is not None:
-        keys.add(file.lock)
-    catalogue.run(
-        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
-        "digest, envelope, lock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        header.name,
-        header.first,
-        header.last,
-        header.first_batch,
-        header.last_batch,
-        header.rows,
-        header.digest,
-        file.envelope,
-        None if file.lock is None else file.lock.id,
-    )

@@ -14,101 +14,30 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pyramidion.errors import FormatError, SchemaError, StateError
-from pyramidion.settings import Settings
-from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.data_keys import DataKeys
-from pyramidion.storage.disk import remove, sync
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
-from pyramidion.storage.hot import HotWindow, Parts
+from pyramidion.storage.hot import Parts
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
-from pyramidion.vault.drafts import Draft, SealedFile, envelope_of
+from pyramidion.vault.drafts import SealedFile, sealed_whole
 from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.files import Files, FileStatus, VaultStatus, know
 from pyramidion.vault.forgetting import columns_of
-from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, digest_of
+from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
-from pyramidion.vault.sealing import Sealer, know
+from pyramidion.vault.sealing import Sealer
+from pyramidion.vault.surroundings import Surroundings
 from pyramidion.vault.verifying import Problem, problems
 
 REPLACED = "rows of it were erased"
-FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
-
-
-class Erase(Protocol):
-    """How keys are destroyed: the lifecycle's way."""
-
-    def __call__(
-        self,
-        what: str,
-        why: str,
-        now: int,
-        *,
-        keys: Sequence[int],
-        before: Callable[[], None],
-    ) -> None:
-        """Destroy keys of the store, with a deletion record, and change the catalogue."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a vault needs of its store."""
-
-    catalogue: Catalogue
-    keys: DataKeys
-    hot: HotWindow
-    settings: Settings
-    arrivals: AbstractContextManager[object]
-    erase: Erase
-    now: Callable[[], int]
-    folder: Path
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """A sealed file. Times are arrivals in microseconds; ``stored`` is None in the backlog."""
-
-    name: str
-    first: int
-    last: int
-    first_batch: int
-    last_batch: int
-    rows: int
-    locked: bool
-    stored: int | None
-
-
-@dataclass(frozen=True)
-class VaultStatus:
-    """What a vault holds, and what is on its way."""
-
-    url: str
-    custodian: str
-    """The fingerprint of the custodian's key."""
-    files: int
-    rows: int
-    first: int | None
-    last: int | None
-    waiting_rows: int
-    """Hot rows that are in no sealed file yet."""
-    backlog_files: int
-    backlog_bytes: int
-    backlog_since: int | None
-    """When the newest rows of the oldest file in the backlog arrived."""
-    to_delete: int
-    """Files that no key opens any more and that the place has not deleted yet."""
-    problem: str | None
-    """What kind of error kept the place from taking files, the last time."""
 
 
 def attached(url: str, custodian: PublicKey, store: Path) -> str:
@@ -145,7 +74,8 @@ class Vault:
             self._backlog.folder,
         )
         self._sealer.sealed.append(self._after)
-        self._oldest = self._oldest_file()
+        self._files = Files(store.catalogue, store.keys, self._backlog.get)
+        self._oldest = self._files.oldest()
         self._losing: list[sqlite3.Row] = []
         """Batches that are about to leave the hot window, and are in no sealed file."""
 
@@ -226,7 +156,7 @@ class Vault:
                 first=header.first,
                 last=header.last,
             )
-        self._oldest = self._oldest_file()
+        self._oldest = self._files.oldest()
         self._backlog.wake()
 
     # --- time passes ------------------------------------------------------------------------
@@ -244,18 +174,14 @@ class Vault:
         self._forget(now)
         self._backlog.wake()
 
-    def _oldest_file(self) -> int | None:
-        found = self._catalogue.one("SELECT min(last) FROM vault_files WHERE gone IS NULL")
-        return None if found is None else int(found)
-
     def _forget(self, now: int) -> None:
         kept = self._parts.settings.vault_retention_us
         if kept is None:
             return
-        rows = self._catalogue.all(f"{FILES} AND last + ? <= ? ORDER BY first", kept, now)
+        rows = self._files.past(kept, now)
         if rows:
             self._erase(rows, "past its time", now)
-        self._oldest = self._oldest_file()
+        self._oldest = self._files.oldest()
 
     def _erase(
         self,
@@ -286,45 +212,16 @@ class Vault:
 
     def files(self, first: int | None = None, last: int | None = None) -> list[FileStatus]:
         """The sealed files with rows that arrived from ``first`` up to, not with, ``last``."""
-        return [
-            FileStatus(
-                row["name"],
-                row["first"],
-                row["last"],
-                row["first_batch"],
-                row["last_batch"],
-                row["rows"],
-                row["lock"] is not None,
-                row["stored"],
-            )
-            for row in self._rows(first, last)
-        ]
-
-    def _rows(self, first: int | None, last: int | None) -> list[sqlite3.Row]:
-        lowest, highest = -(1 << 62), 1 << 62
-        return self._catalogue.all(
-            f"{FILES} AND first < ? AND last >= ? ORDER BY first, first_batch",
-            highest if last is None else last,
-            lowest if first is None else first,
-        )
+        return [FileStatus.of(row) for row in self._files.between(first, last)]
 
     def envelopes(self, first: int | None = None, last: int | None = None) -> list[Envelope]:
         """The envelopes of these files, as they lie in the place."""
-        return [self._envelope(row) for row in self._rows(first, last)]
+        return [self._files.envelope(row) for row in self._files.between(first, last)]
 
     def locks(self, first: int | None = None, last: int | None = None) -> dict[str, bytes]:
         """The locks of those of these files that have one, by name."""
-        rows = [row for row in self._rows(first, last) if row["lock"] is not None]
-        return {row["name"]: self._parts.keys.get(row["lock"]) for row in rows}
-
-    def _envelope(self, row: sqlite3.Row) -> Envelope:
-        data = self._backlog.get(envelope_of(row["name"]))
-        if digest_of(data) != row["envelope"]:
-            raise FormatError(
-                f"the envelope of vault file {row['name']} is not the one that was sealed; restore "
-                f"it from a copy of the vault"
-            )
-        return Envelope.from_bytes(data)
+        rows = [row for row in self._files.between(first, last) if row["lock"] is not None]
+        return {row["name"]: self._files.lock(row) for row in rows}
 
     def request(
         self,
@@ -404,7 +301,7 @@ class Vault:
 
     def verify(self) -> list[Problem]:
         """Read every file: those that are missing, cut off, changed, swapped, or unknown."""
-        rows = self._catalogue.all(f"{FILES} ORDER BY first, first_batch")
+        rows = self._files.between()
         gone = {row["name"] for row in self._catalogue.all(GONE)}
         names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
         return list(problems(rows, self._backlog.get, names))
@@ -419,43 +316,29 @@ class Vault:
         The tables have the columns of the file, ``_batch``, ``_arrived`` and ``_window`` too.
         """
         now = self._parts.now() if now is None else now
-        rows = self._catalogue.all(f"{FILES} AND name = ?", name)
+        rows = self._files.named(name)
         if not rows:
             raise StateError(f"the vault has no file {name}; see its `files`")
         left = [table for table in tables if table.num_rows]
         if not left:
             self._erase(rows, why, now)
             return None
-        sealed = self._sealed_anew(pa.concat_tables(left))
+        locked = self._parts.settings.vault_retention_us is not None
+        table = pa.concat_tables(left)
+        sealed = sealed_whole(self._backlog.folder, self.store, table, self.custodian, lock=locked)
         self._erase(rows, why, now, lambda: know(self._catalogue, self._parts.keys, sealed))
         self._after([sealed])
         return sealed.header.name
 
     def refuse_strange(self, grant: Grant) -> None:
         """Raise for a grant of another custodian, store or state of a file than this vault's."""
-        known = {row["name"]: row["digest"] for row in self._rows(None, None)}
+        known = {row["name"]: row["digest"] for row in self._files.between()}
         strange = [f for f in grant.files if known.get(f.header.name) != f.header.digest]
         if grant.custodian != self.custodian or grant.store != self.store or strange:
             raise StateError(
                 "this grant is not of this store's custodian, or not of files that its vault has "
                 "now; make a new request"
             )
-
-    def _sealed_anew(self, table: pa.Table) -> SealedFile:
-        missing = [name for name in OWN if name not in table.column_names]
-        if missing:
-            raise SchemaError(f"rows of the vault lack {missing[0]}; give them as they were read")
-        batches, arrivals = (pc.min_max(table[name]).as_py() for name in (BATCH, ARRIVED))
-        draft = Draft(self._backlog.folder, self.store, table.schema, arrivals["min"])
-        locked = self._parts.settings.vault_retention_us is not None
-        try:
-            draft.add(table, [*batches.values()], [*arrivals.values()])
-            sealed = draft.seal(self.custodian, lock=locked)
-            sync(self._backlog.folder)
-        except BaseException:
-            draft.drop()
-            raise
-        return sealed
 
     def close(self) -> None:
         """Finish what is being sealed, and try the place once more, shortly."""
