@@ -64,6 +64,7 @@ from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
+from pyramidion.untold import Untold
 from pyramidion.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
 Clock = Callable[[], float]
 T = TypeVar("T")
 
-MOST_WHY = 1_000  # letters of a reason that the audit log keeps
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -103,6 +103,8 @@ class Pyramid:
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
+        self._untold = Untold(home.catalogue, self._audit_log)
+        self._lifecycle.erasing.append(self._untold.erased)
         self._vault: Vault | None = None
         if home.catalogue.about(ABOUT, ""):
             self._open_vault()
@@ -166,6 +168,7 @@ class Pyramid:
                 pyramid._audit_log.append("store.restored", pyramid._now())
                 take_over(pyramid._lifecycle, pyramid._now())
             begin_log(pyramid._lifecycle, pyramid._audit_log, begun, pyramid._now())
+            pyramid._untold.make_up()
             home.settled(pyramid._now())
             with pyramid._training.sleeping():
                 pyramid.advance()
@@ -297,6 +300,7 @@ class Pyramid:
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
         self._training.trained.clear()
+        self._untold.make_up()
         done = self._schedule.advance(now)
         if self._vault is not None:
             self._vault.advance(now)
@@ -339,7 +343,7 @@ class Pyramid:
         return self._threads.move(attached)
 
     def _open_vault(self) -> Vault:
-        path, log = self._home.path, self._audit_log
+        path, log = self._home.path, self._untold
         self._vault = self._arrivals.vault = opened_vault(self._lifecycle, path, log, self._now)
         return self._vault
 
@@ -573,14 +577,7 @@ class Pyramid:
 
     def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
         """Do a verb in the keeper; the audit log tells it once it is done."""
-
-        def noted() -> T:
-            done = verb()
-            facts = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in told.items()}
-            self._audit_log.append(kind, now, **facts)
-            return done
-
-        return self._threads.move(noted)
+        return self._threads.move(lambda: self._untold.do(kind, now, told, verb))
 
     def status(self) -> Status:
         """What the store holds now."""

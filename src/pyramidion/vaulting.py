@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.audit_log import AuditLog
 from pyramidion.erasing import theirs_of
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.extras import refuse_missing
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.untold import Untold
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -57,7 +57,7 @@ def attach_vault(store: Lifecycle, folder: Path, url: str, custodian: PublicKey)
         store.catalogue.note(vault=about, vaulted=store.last_batch())
 
 
-def opened_vault(store: Lifecycle, folder: Path, log: AuditLog, now: Callable[[], int]) -> Vault:
+def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], int]) -> Vault:
     """The vault of a store that has one."""
     told = store.catalogue.about(ABOUT)
     surroundings = _part("surroundings").Surroundings(
@@ -69,9 +69,10 @@ def opened_vault(store: Lifecycle, folder: Path, log: AuditLog, now: Callable[[]
         store.erase,
         now,
         folder,
+        log,
     )
     vault: Vault = _part("vault").Vault(told, surroundings)
-    vault.log = log
+    store.erasing.append(lambda *_: vault.losing())
     return vault
 
 

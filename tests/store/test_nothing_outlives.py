@@ -101,6 +101,8 @@ ABOUT = {
     "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
     **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
+    "untold": "see ENTRIES: what the audit log is about to tell",
+    "unowed": PUBLIC,
 }
 ENTRIES = {
     "log.genesis": {"key": DRAWN},

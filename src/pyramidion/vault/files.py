@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyramidion.audit_log import Fact
 from pyramidion.errors import FormatError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.vault.drafts import SealedFile, envelope_of
-from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import digest_of
 
 FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
@@ -101,6 +102,12 @@ class Files:
                 f"it from a copy of the vault"
             )
         return Envelope.from_bytes(data)
+
+
+def told_of(header: Header) -> dict[str, Fact]:
+    """What the audit log tells of a file that was sealed."""
+    names = ("digest", "rows", "first", "last")
+    return {"file": header.name} | {name: getattr(header, name) for name in names}
 
 
 def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:

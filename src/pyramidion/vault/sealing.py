@@ -31,9 +31,10 @@ from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import sync
 from pyramidion.storage.hot import HotWindow, Parts
 from pyramidion.threads import emptied
+from pyramidion.untold import Untold
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
-from pyramidion.vault.files import know
+from pyramidion.vault.files import know, told_of
 from pyramidion.vault.parquet import BLANK, marked
 
 QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
@@ -55,10 +56,12 @@ class Sealer:
         arrivals: AbstractContextManager[object],
         custodian: PublicKey,
         folder: Path,
+        log: Untold,
+        now: Callable[[], int],
     ) -> None:
         self._catalogue, self._keys, self._hot, self._settings = catalogue, keys, hot, settings
         self._arrivals, self._custodian, self._folder = arrivals, custodian, folder
-        self._store = catalogue.about("store")
+        self._store, self._log, self._now = catalogue.about("store"), log, now
         self._slots = Slots(settings.vault_every_us, settings.origin_us)
         self._drafts: dict[pa.Schema, Draft] = {}
         self._slot = 0
@@ -233,6 +236,7 @@ class Sealer:
                     raise _RewrittenError
                 for file in files:
                     know(self._catalogue, self._keys, file)
+                    self._log.note("vault.sealed", self._now(), **told_of(file.header))
                 self._catalogue.note(vaulted=self._taken)
             reach("vault.committed")
             self._drafts.clear()

@@ -12,6 +12,7 @@ from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.hot import HotWindow
+from pyramidion.untold import Untold
 
 
 class Erase(Protocol):
@@ -41,3 +42,4 @@ class Surroundings:
     erase: Erase
     now: Callable[[], int]
     folder: Path
+    log: Untold

@@ -16,7 +16,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,12 +23,13 @@ from pyramidion.errors import SchemaError, StateError
 from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
+from pyramidion.untold import MOST_WHY
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
 from pyramidion.vault.drafts import SealedFile, sealed_whole
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.files import Files, FileStatus, VaultStatus, know
+from pyramidion.vault.files import Files, FileStatus, VaultStatus, know, told_of
 from pyramidion.vault.forgetting import columns_of
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
@@ -61,9 +61,11 @@ class Vault:
         self.custodian = PublicKey.from_code(said["custodian"])
         self.place: Place = place_at(said["url"])
         self._parts = store
-        self._catalogue = store.catalogue
+        self._catalogue, self._log = store.catalogue, store.log
         self.store = store.catalogue.about("store")
-        self._backlog = Backlog(store.catalogue, store.folder / BACKLOG, self.place, store.now)
+        self._backlog = Backlog(
+            store.catalogue, store.folder / BACKLOG, self.place, store.now, store.log
+        )
         self._sealer = Sealer(
             store.catalogue,
             store.keys,
@@ -72,6 +74,8 @@ class Vault:
             store.arrivals,
             self.custodian,
             self._backlog.folder,
+            store.log,
+            store.now,
         )
         self._sealer.sealed.append(self._after)
         self._files = Files(store.catalogue, store.keys, self._backlog.get)
@@ -83,19 +87,6 @@ class Vault:
     def url(self) -> str:
         """Where the files lie, without credentials."""
         return self.place.url
-
-    @property
-    def log(self) -> Any:
-        """The audit log, or None: has ``append(kind, at, **facts)``."""
-        return self._backlog.log
-
-    @log.setter
-    def log(self, log: Any) -> None:
-        self._backlog.log = log
-
-    def _tell(self, kind: str, at: int, **facts: Any) -> None:
-        if self.log is not None:
-            self.log.append(kind, at, **facts)
 
     # --- rows in --------------------------------------------------------------------------
 
@@ -129,12 +120,15 @@ class Vault:
         found = self._catalogue.all(query, self._sealer.vaulted)
         return [row for row in found if row["number"] in batches]
 
-    def left(self) -> None:
-        """Tell the log which batches have left the hot window and could not be sealed."""
-        lost, self._losing = self._losing, []
-        if lost:
+    def losing(self) -> None:
+        """Note which batches leave the hot window now and could not be sealed, if some do.
+
+        Within the transaction of an erasure.
+        """
+        lost, query = self._losing, "SELECT count(*) FROM batches WHERE number = ?"
+        if lost and not self._catalogue.one(query, lost[0]["number"]):
             arrived = [row["arrived"] for row in lost]
-            self._tell(
+            self._log.note(
                 "vault.lost",
                 self._parts.now(),
                 first_batch=lost[0]["number"],
@@ -144,18 +138,14 @@ class Vault:
                 last=max(arrived),
             )
 
+    def left(self) -> None:
+        """Tell the log which batches have left the hot window and could not be sealed."""
+        self._losing = []
+        self._log.make_up()
+
     def _after(self, files: Sequence[SealedFile]) -> None:
-        for header in (file.header for file in files):
-            self._backlog.fresh.add(header.name)
-            self._tell(
-                "vault.sealed",
-                self._parts.now(),
-                file=header.name,
-                digest=header.digest,
-                rows=header.rows,
-                first=header.first,
-                last=header.last,
-            )
+        self._backlog.fresh.update(file.header.name for file in files)
+        self._log.make_up()
         self._oldest = self._files.oldest()
         self._backlog.wake()
 
@@ -198,14 +188,15 @@ class Vault:
                 self._catalogue.run(
                     "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", now, row["name"]
                 )
+                self._log.note("vault.erased", now, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
         what = ", ".join(f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
         # Without locks, too: no backup from before may bring a file back from its backlog.
         self._parts.erase(what, why, now, keys=locks, before=forget)
         for row in rows:
-            self._tell("vault.erased", now, file=row["name"], why=why)
             remove(self._backlog.folder, both(row["name"]))
+        self._log.make_up()
         self._backlog.wake()
 
     # --- what is there ------------------------------------------------------------------------
@@ -261,7 +252,7 @@ class Vault:
             purpose=purpose,
             locks=self.locks(first, last),
         )
-        self._tell(
+        self._log.append(
             "vault.requested",
             now,
             request=request.digest,
@@ -326,9 +317,13 @@ class Vault:
         locked = self._parts.settings.vault_retention_us is not None
         table = pa.concat_tables(left)
         sealed = sealed_whole(self._backlog.folder, self.store, table, self.custodian, lock=locked)
-        self._erase(rows, why, now, lambda: know(self._catalogue, self._parts.keys, sealed))
+        self._erase(rows, why, now, lambda: self._know(sealed))
         self._after([sealed])
         return sealed.header.name
+
+    def _know(self, file: SealedFile) -> None:
+        know(self._catalogue, self._parts.keys, file)
+        self._log.note("vault.sealed", self._parts.now(), **told_of(file.header))
 
     def refuse_strange(self, grant: Grant) -> None:
         """Raise for a grant of another custodian, store or state of a file than this vault's."""
