@@ -8,6 +8,8 @@ backlog       sealed files on their way to the place
 places        where they lie: a directory, or what fsspec reaches
 surroundings  what a vault needs of its store
 verifying     whether they are there, whole
+owing         which batches must be in them
+adopting      files that another copy of the store sealed
 custody       pairs of keys: the custodian's, a broker's, an engineer's
 envelope      what is known of a sealed file, and its key, sealed to the custodian
 parquet       rows as an encrypted Parquet file, and back

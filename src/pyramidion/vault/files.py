@@ -110,14 +110,14 @@ def told_of(header: Header) -> dict[str, Fact]:
     return {"file": header.name} | {name: getattr(header, name) for name in names}
 
 
-def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:
+def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile, stored: int | None = None) -> None:
     """Put a sealed file into the catalogue; within a transaction."""
     header = file.header
     if file.lock is not None:
         keys.add(file.lock)
     catalogue.run(
         "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
-        "digest, envelope, lock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "digest, envelope, lock, stored) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         header.name,
         header.first,
         header.last,
@@ -127,4 +127,5 @@ def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:
         header.digest,
         file.envelope,
         None if file.lock is None else file.lock.id,
+        stored,
     )

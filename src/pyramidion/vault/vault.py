@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
 from pyramidion.untold import MOST_WHY
+from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
@@ -31,11 +32,12 @@ from pyramidion.vault.drafts import SealedFile, sealed_whole
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.files import Files, FileStatus, VaultStatus, know, told_of
 from pyramidion.vault.forgetting import columns_of
+from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
 from pyramidion.vault.sealing import Sealer
 from pyramidion.vault.surroundings import Surroundings
-from pyramidion.vault.verifying import Problem, problems
+from pyramidion.vault.verifying import Problem, problems, uncovered
 
 REPLACED = "rows of it were erased"
 
@@ -80,6 +82,7 @@ class Vault:
         self._sealer.sealed.append(self._after)
         self._files = Files(store.catalogue, store.keys, self._backlog.get)
         self._oldest = self._files.oldest()
+        begin(store.catalogue)
         self._losing: list[sqlite3.Row] = []
         """Batches that are about to leave the hot window, and are in no sealed file."""
 
@@ -125,15 +128,15 @@ class Vault:
 
         Within the transaction of an erasure.
         """
-        lost, query = self._losing, "SELECT count(*) FROM batches WHERE number = ?"
-        if lost and not self._catalogue.one(query, lost[0]["number"]):
-            arrived = [row["arrived"] for row in lost]
+        gone, query = self._losing, "SELECT count(*) FROM batches WHERE number = ?"
+        if gone and not self._catalogue.one(query, gone[0]["number"]):
+            arrived = [row["arrived"] for row in gone]
             self._log.note(
-                "vault.lost",
+                LOST,
                 self._parts.now(),
-                first_batch=lost[0]["number"],
-                last_batch=lost[-1]["number"],
-                rows=sum(row["rows"] for row in lost),
+                first_batch=gone[0]["number"],
+                last_batch=gone[-1]["number"],
+                rows=sum(row["rows"] for row in gone),
                 first=min(arrived),
                 last=max(arrived),
             )
@@ -178,12 +181,18 @@ class Vault:
         rows: Sequence[sqlite3.Row],
         why: str,
         now: int,
-        before: Callable[[], None] = lambda: None,
+        anew: SealedFile | None = None,
     ) -> None:
-        """Destroy the locks of files, then have their objects deleted."""
+        """Destroy the locks of files, then have their objects deleted.
+
+        ``anew``: the file that has what is left of their rows.
+        """
 
         def forget() -> None:
-            before()
+            if anew is None:
+                forgo(self._catalogue, *((r["first_batch"], r["last_batch"]) for r in rows))
+            else:
+                self._know(anew)
             for row in rows:
                 self._catalogue.run(
                     "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", now, row["name"]
@@ -291,11 +300,36 @@ class Vault:
         self._backlog.carry()
 
     def verify(self) -> list[Problem]:
-        """Read every file: those that are missing, cut off, changed, swapped, or unknown."""
+        """Read every file: those that are missing, cut off, changed, swapped, or unknown.
+
+        And batches that no file has, where no ``vault.lost`` in the audit log tells why.
+        """
         rows = self._files.between()
         gone = {row["name"] for row in self._catalogue.all(GONE)}
         names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
-        return list(problems(rows, self._backlog.get, names))
+        nowhere = missing(self._catalogue, lost(self._log))
+        return [*problems(rows, self._backlog.get, names), *map(uncovered, nowhere)]
+
+    def adopt(self, names: Iterable[str]) -> list[FileStatus]:
+        """Take in files of the place that another copy of this store sealed, by your word.
+
+        All that `adopting` can check is checked; compare digests with that copy's audit log.
+        """
+        lock, now = self._parts.settings.vault_retention_us is not None, self._parts.now()
+        files = [
+            adoptable(self.place, name, self.store, self.custodian, lock=lock)
+            for name in dict.fromkeys(names)
+        ]
+        known = {row["name"] for row in self._catalogue.all("SELECT name FROM vault_files")}
+        if twice := [f.header.name for f in files if f.header.name in known]:
+            raise StateError(f"the vault has the file {twice[0]} already; name others")
+        with self._catalogue.transaction():
+            for file in files:
+                know(self._catalogue, self._parts.keys, file, stored=now)
+                self._log.note("vault.adopted", now, **told_of(file.header))
+        self._log.make_up()
+        self._oldest = self._files.oldest()
+        return [FileStatus.of(row) for f in files for row in self._files.named(f.header.name)]
 
     # --- rows out for good ----------------------------------------------------------------------
 
@@ -317,7 +351,7 @@ class Vault:
         locked = self._parts.settings.vault_retention_us is not None
         table = pa.concat_tables(left)
         sealed = sealed_whole(self._backlog.folder, self.store, table, self.custodian, lock=locked)
-        self._erase(rows, why, now, lambda: self._know(sealed))
+        self._erase(rows, why, now, sealed)
         self._after([sealed])
         return sealed.header.name
 
