@@ -393,6 +393,15 @@ def test_files_past_their_time_go_from_the_catalogue_and_the_place(stand: Stand)
     assert any("vault file of" in record.what for record in store.status().deletions)
 
 
+def test_the_locks_of_files_past_their_time_are_gone_from_the_catalogue(stand: Stand) -> None:
+    store = _aged(stand, vault_retention="2d")
+    locks = "SELECT count(*) FROM keys WHERE purpose = 'vault file'"
+    assert store._lifecycle.catalogue.one(locks) == 2
+    stand.clock.pass_(3 * DAY)
+    store.advance()
+    assert store._lifecycle.catalogue.one(locks) == 0
+
+
 def test_with_a_retention_a_custodian_needs_the_stores_lock_too(stand: Stand) -> None:
     store = _aged(stand, vault_retention="2d")
     name = vault_of(store).files()[0].name
