@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyramidion import FormatError, Pyramid, StateError, StorageError
+from pyramidion import FormatError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.cli import main
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.drafts import sealed_whole
@@ -68,6 +68,8 @@ def test_what_is_there_already_or_nowhere_is_refused(stand: Stand) -> None:
         vault.adopt([name, vault.files()[0].name])
     with pytest.raises(StorageError):
         vault.adopt(["nothing"])
+    with pytest.raises(SchemaError, match="no vault names a file"):
+        vault.adopt([f"../vault/{name}"])
     assert len(vault.files()) == 1
 
 

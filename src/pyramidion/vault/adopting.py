@@ -10,9 +10,9 @@ its rows were written under that name is checked by who opens it.
 
 from __future__ import annotations
 
-from pyramidion.errors import FormatError, StateError
+from pyramidion.errors import FormatError, SchemaError, StateError
 from pyramidion.vault.custody import PublicKey
-from pyramidion.vault.drafts import SealedFile, envelope_of, parquet_of
+from pyramidion.vault.drafts import NAME, SealedFile, envelope_of, parquet_of
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import broken, digest_of
 from pyramidion.vault.places import Place
@@ -26,6 +26,8 @@ def adoptable(
     ``lock``: whether the files of this store are locked. The lock of another copy's is gone
     with that copy.
     """
+    if not NAME.fullmatch(name):
+        raise SchemaError("no vault names a file like that; give it as `vault verify` tells it")
     data = place.get(envelope_of(name))
     envelope = Envelope.from_bytes(data)
     header = envelope.header

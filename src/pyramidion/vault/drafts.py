@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ GROUP = 50_000  # rows that are written together: 2 ms a column at most, beside 
 PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
 BUFFER = 1 << 20  # bytes
 LOCK = "vault file"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""What a file may be called: no path leads out of the place."""
 
 
 def name_of(arrived: int) -> str:

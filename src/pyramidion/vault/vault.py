@@ -68,17 +68,7 @@ class Vault:
         self._backlog = Backlog(
             store.catalogue, store.folder / BACKLOG, self.place, store.now, store.log
         )
-        self._sealer = Sealer(
-            store.catalogue,
-            store.keys,
-            store.hot,
-            store.settings,
-            store.arrivals,
-            self.custodian,
-            self._backlog.folder,
-            store.log,
-            store.now,
-        )
+        self._sealer = Sealer(store, self.custodian, self._backlog.folder)
         self._sealer.sealed.append(self._after)
         self._files = Files(store.catalogue, store.keys, self._backlog.get)
         self._oldest = self._files.oldest()
