@@ -17,7 +17,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +34,7 @@ from pyramidion.audit_chain import (
     verify_lines,
 )
 from pyramidion.errors import FormatError, StateError, StorageError
-from pyramidion.storage.catalogue import told
+from pyramidion.storage.catalogue import in_words, told
 from pyramidion.storage.disk import explained, sync
 
 __all__ = ["AUDIT_LOG", "AuditLog", "Entry", "Fact", "Verification", "verify_lines"]
@@ -107,17 +107,8 @@ class AuditLog:
             self._db.close()
             raise
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as problem:
-            explanation = told(problem, self.path)
-        else:
-            return
-        if isinstance(explanation, FormatError):
-            explanation = FormatError(f"{self.path} is damaged or not an audit log; {AWAY}")
-        raise explanation
+    def _explained(self) -> AbstractContextManager[None]:
+        return in_words(self.path, f"{self.path} is damaged or not an audit log; {AWAY}")
 
     # --- entries in -----------------------------------------------------------------------
 
@@ -220,6 +211,12 @@ class AuditLog:
     def first(self) -> str:
         """The hash of entry 0: the log's fingerprint."""
         return next((entry.hash for entry in self.entries(ALL)), "")
+
+    @property
+    def length(self) -> int:
+        """How many entries there are: the number of the next one."""
+        with self._lock, self._explained():
+            return self._last().number + 1
 
     def latest(self) -> int:
         """The time of the last entry in microseconds; 0 before anything happened."""

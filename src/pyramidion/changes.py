@@ -11,6 +11,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
 from pyramidion.storage.versions import leap
 from pyramidion.superseding import drop, settle
+from pyramidion.vault.owing import forgo
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
 
@@ -71,7 +72,10 @@ def take_over(store: Lifecycle, now: int) -> None:
     with store.moves:
 
         def before() -> None:
-            store.catalogue.note(copy="restoring", next_batch=store.last_batch() + AFAR)
+            last = store.last_batch()
+            if store.catalogue.about("vault", ""):
+                forgo(store.catalogue, (last + 1, last + AFAR - 1))
+            store.catalogue.note(copy="restoring", next_batch=last + AFAR)
             leap(store.catalogue)
 
         if store.catalogue.about("copy", "") == "backup":

@@ -51,6 +51,8 @@ POINTS = (
     "erase.destroyed",
     "erase.unlinked",
     "erase.after",
+    "log.noted",
+    "log.told",
     "broker.held",
     "broker.logged",
     "broker.fetched",

@@ -107,6 +107,8 @@ class Lifecycle:
         """Called before hot rows leave for good; what it raises does not keep them."""
         self.left: list[Callable[[], None]] = []
         """Called once the rows that `leaving` told of are gone."""
+        self.erasing: list[Callable[[str, str], None]] = []
+        """Called with what is erased and why, at the end of the transaction that does it."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()
@@ -521,6 +523,8 @@ class Lifecycle:
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
+                for call in self.erasing:
+                    call(what, why)
                 return [*held, *keys, *(row["key"] for row in gone)]
 
             def forgotten() -> None:

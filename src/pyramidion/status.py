@@ -13,7 +13,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
 
 if TYPE_CHECKING:
-    from pyramidion.vault.vault import VaultStatus
+    from pyramidion.vault.files import VaultStatus
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -39,10 +37,9 @@ from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.erasing import Erasure, erase_person, theirs_of
-from pyramidion.errors import PyramidionError, SchemaError, StateError
+from pyramidion.erasing import Erasure, erase_person
+from pyramidion.errors import PyramidionError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
-from pyramidion.extras import refuse_missing
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
 from pyramidion.learn.losses import Loss
@@ -69,10 +66,10 @@ from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
+from pyramidion.untold import Untold
+from pyramidion.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyramidion.learn.exports import Export
     from pyramidion.vault.custody import PublicKey
     from pyramidion.vault.reader import GrantedRows
@@ -81,7 +78,6 @@ if TYPE_CHECKING:
 Clock = Callable[[], float]
 T = TypeVar("T")
 
-MOST_WHY = 1_000  # letters of a reason that the audit log keeps
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
 
 
@@ -111,8 +107,10 @@ class Pyramid:
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
+        self._untold = Untold(home.catalogue, self._audit_log)
+        self._lifecycle.erasing.append(self._untold.erased)
         self._vault: Vault | None = None
-        if home.catalogue.about("vault", ""):
+        if home.catalogue.about(ABOUT, ""):
             self._open_vault()
 
     # --- a store -------------------------------------------------------------------
@@ -135,12 +133,8 @@ class Pyramid:
         ``custodian``.
         """
         Lifecycle.refuse_unusable(schema, settings)
-        if (vault is None) != (custodian is None):
-            raise SchemaError("a vault needs a place and a custodian's public key; give both")
         about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
-        if vault is not None and custodian is not None:
-            about["vault"] = _vaults().attached(vault, custodian, Path(path))
-        about[FACT] = NONE
+        about |= facts_of(vault, custodian, Path(path)) | {FACT: NONE}
         home = Home.create(Path(path), holder_at(keys), about)
         return cls._opened(home, clock, begun="store.created")
 
@@ -178,6 +172,7 @@ class Pyramid:
                 pyramid._audit_log.append("store.restored", pyramid._now())
                 take_over(pyramid._lifecycle, pyramid._now())
             begin_log(pyramid._lifecycle, pyramid._audit_log, begun, pyramid._now())
+            pyramid._untold.make_up()
             home.settled(pyramid._now())
             with pyramid._training.sleeping():
                 pyramid.advance()
@@ -320,6 +315,7 @@ class Pyramid:
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
         self._training.trained.clear()
+        self._untold.make_up()
         done = self._schedule.advance(now)
         if self._vault is not None:
             self._vault.advance(now)
@@ -353,36 +349,18 @@ class Pyramid:
     def attach_vault(self, url: str, custodian: PublicKey) -> Vault:
         """Seal what is observed from now on; a store keeps its vault for good."""
         self._usable()
-        return self._threads.move(lambda: self._attach_vault(url, custodian))
 
-    def _attach_vault(self, url: str, custodian: PublicKey) -> Vault:
-        """In the keeper."""
-        if self._vault is not None:
-            raise StateError("this store has a vault already; it keeps the one it has")
-        about = _vaults().attached(url, custodian, self._home.path)
-        with self._lifecycle.moves, self._lifecycle.arrivals:
-            with self._home.catalogue.transaction():
-                self._home.catalogue.note(vault=about, vaulted=self._lifecycle.last_batch())
-            return self._open_vault()
+        def attached() -> Vault:
+            with self._lifecycle.moves, self._lifecycle.arrivals:
+                attach_vault(self._lifecycle, self._home.path, url, custodian)
+                return self._open_vault()
+
+        return self._threads.move(attached)
 
     def _open_vault(self) -> Vault:
-        lifecycle, vaults = self._lifecycle, _vaults()
-        vault: Vault = vaults.Vault(
-            self._home.catalogue.about("vault"),
-            vaults.Surroundings(
-                lifecycle.catalogue,
-                lifecycle.keys,
-                lifecycle.hot,
-                lifecycle.settings,
-                lifecycle.arrivals,
-                lifecycle.erase,
-                self._now,
-                self._home.path,
-            ),
-        )
-        vault.log = self._audit_log
-        self._vault = self._arrivals.vault = vault
-        return vault
+        path, log = self._home.path, self._untold
+        self._vault = self._arrivals.vault = opened_vault(self._lifecycle, path, log, self._now)
+        return self._vault
 
     def _settle_vault(self) -> None:
         """Have the vault's open files let go of rows that were erased; in the keeper."""
@@ -569,14 +547,8 @@ class Pyramid:
         rows first, or those that are not sealed yet come after.
         """
         self._usable()
-        theirs = theirs_of(self._lifecycle, person, why)
-        vault, now = self.vault, self._now()
-        if vault is None:
-            raise StateError("this store has no vault, so nothing of the person is in one")
-        vault.refuse_strange(rows.grant)
-        made = []
-        for name, table in import_module("pyramidion.vault.forgetting").without(rows, theirs):
-            made.append(self._threads.move(partial(vault.replace, name, [table], why=why)))
+        now, move = self._now(), self._threads.move
+        made = erase_from_vault(self._lifecycle, self._vault, person, rows, why, move)
         self._noted("person.erased", now, {"why": why, "files": len(made)}, lambda: None)
         return [name for name in made if name is not None]
 
@@ -653,14 +625,7 @@ class Pyramid:
 
     def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
         """Do a verb in the keeper; the audit log tells it once it is done."""
-
-        def noted() -> T:
-            done = verb()
-            facts = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in told.items()}
-            self._audit_log.append(kind, now, **facts)
-            return done
-
-        return self._threads.move(noted)
+        return self._threads.move(lambda: self._untold.do(kind, now, told, verb))
 
     def status(self) -> Status:
         """What the store holds now."""
@@ -711,9 +676,3 @@ class Pyramid:
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
         return cls._opened(home, clock)
-
-
-def _vaults() -> ModuleType:
-    """What a vault is made of, where its extra is installed."""
-    refuse_missing("a vault", ["cryptography.hazmat.primitives.hpke"], "vault")
-    return import_module("pyramidion.vault.vault")

@@ -259,6 +259,57 @@ MUTANTS = (
         "tests/store/test_people.py::"
         "test_without_one_person_no_window_differs_by_more_than_its_noise_hides",
     ),
+    Mutant(
+        "vault file that is bound to no store and no name",
+        (
+            Edit(
+                "vault/parquet.py",
+                'return f"pyramidion vault {store} {name}".encode()',
+                'return b"pyramidion vault"',
+            ),
+        ),
+        "tests/vault/test_parquet.py::test_a_file_does_not_open_as_that_of_another_store_or_name",
+    ),
+    Mutant(
+        "vault key reused between files",
+        (Edit("vault/drafts.py", "self._key = new_key()", 'self._key = b"k" * 32'),),
+        "tests/vault/test_sealing.py::test_each_file_has_a_key_of_its_own",
+    ),
+    Mutant(
+        "vault grant that never ends",
+        (
+            Edit(
+                "vault/broker.py",
+                "return min(grant.expires, self._until.get(grant.id, grant.expires))",
+                "return 1 << 62",
+            ),
+        ),
+        "tests/vault/test_broker.py::test_a_grant_first_shown_after_its_time_is_refused",
+    ),
+    Mutant(
+        "vault file that keeps its lock past its time",
+        (
+            Edit(
+                "vault/vault.py",
+                "self._parts.erase(what, why, now, keys=locks, before=forget)",
+                "self._parts.erase(what, why, now, keys=[], before=forget)",
+            ),
+        ),
+        "tests/vault/test_sealing.py::"
+        "test_the_locks_of_files_past_their_time_are_gone_from_the_catalogue",
+    ),
+    Mutant(
+        "erasure that the audit log does not tell after a crash",
+        (
+            Edit(
+                "untold.py",
+                "            note, self._deed = self._deed[1], None\n"
+                "            self._keep(note)\n",
+                "            pass\n",
+            ),
+        ),
+        "tests/store/test_untold.py::test_a_deed_is_told_once_wherever_the_process_died_after_it",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import FormatError, KeyHolderError, Pyramid, SchemaError, StateError, StorageError
+from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
@@ -26,14 +28,16 @@ NOISY = EXACT | {"epsilon": 1.0}
 
 
 class Log:
-    """What the audit log would be told."""
+    """What the audit log of a store is told from now on."""
 
-    def __init__(self) -> None:
-        self.told: list[tuple[str, dict[str, Any]]] = []
+    def __init__(self, store: Pyramid) -> None:
+        self._path, self._start = store.path / AUDIT_LOG, store.audit_log.length
 
-    def append(self, kind: str, at: int, **facts: Any) -> None:
-        """Note an entry."""
-        self.told.append((kind, facts))
+    @property
+    def told(self) -> list[tuple[str, dict[str, Any]]]:
+        """Kinds and facts, in order."""
+        with closing(AuditLog.read(self._path)) as log:
+            return [(entry.kind, dict(entry.facts)) for entry in log.entries(self._start)]
 
     def kinds(self) -> list[str]:
         """The kinds of entries, in order."""
@@ -132,6 +136,14 @@ def test_many_small_batches_and_row_groups_lose_nothing(stand: Stand, monkeypatc
     }
 
 
+def test_a_column_in_which_nothing_came_is_sealed(stand: Stand) -> None:
+    store = stand.create()
+    batch = rows(4)
+    given = batch.set_column(batch.column_names.index("a"), "a", pa.nulls(4))
+    store.observe(given)
+    assert sealed(store)[1]["a"].to_pylist() == [None] * 4
+
+
 def test_the_envelope_tells_times_rows_and_columns_and_nothing_of_the_rows(stand: Stand) -> None:
     store = _aged(stand)
     header = vault_of(store).envelopes()[0].header
@@ -174,8 +186,8 @@ def test_a_request_for_an_hour_has_the_files_of_that_hour_alone(stand: Stand) ->
 
 
 def test_a_request_seals_what_waits_so_that_its_range_is_whole(stand: Stand) -> None:
-    store, log = stand.create(), Log()
-    vault_of(store).log = log
+    store = stand.create()
+    log = Log(store)
     store.observe(rows(5))
     now = int(START) * US
     given = {"columns": ["a"], "reason": "a test", "engineer": "E", "now": now}
@@ -189,8 +201,8 @@ def test_a_request_seals_what_waits_so_that_its_range_is_whole(stand: Stand) -> 
 
 
 def test_the_log_is_told_of_every_file_and_of_no_value(stand: Stand) -> None:
-    store, log = stand.create(), Log()
-    vault_of(store).log = log
+    store = stand.create()
+    log = Log(store)
     store.observe(rows(5))
     vault_of(store).seal()
     vault_of(store).carry()
@@ -369,8 +381,8 @@ def test_a_whole_pair_under_another_name_does_not_open(stand: Stand) -> None:
 
 
 def test_files_past_their_time_go_from_the_catalogue_and_the_place(stand: Stand) -> None:
-    store, log = _aged(stand, vault_retention="2d"), Log()
-    vault_of(store).log = log
+    store = _aged(stand, vault_retention="2d")
+    log = Log(store)
     stand.clock.pass_(2 * DAY - 2 * HOUR)
     store.advance()
     vault_of(store).carry()
@@ -379,6 +391,15 @@ def test_files_past_their_time_go_from_the_catalogue_and_the_place(stand: Stand)
     assert len(list(_place(stand).iterdir())) == 2
     assert log.kinds() == ["vault.erased"]
     assert any("vault file of" in record.what for record in store.status().deletions)
+
+
+def test_the_locks_of_files_past_their_time_are_gone_from_the_catalogue(stand: Stand) -> None:
+    store = _aged(stand, vault_retention="2d")
+    locks = "SELECT count(*) FROM keys WHERE purpose = 'vault file'"
+    assert store._lifecycle.catalogue.one(locks) == 2
+    stand.clock.pass_(3 * DAY)
+    store.advance()
+    assert store._lifecycle.catalogue.one(locks) == 0
 
 
 def test_with_a_retention_a_custodian_needs_the_stores_lock_too(stand: Stand) -> None:
@@ -497,8 +518,8 @@ def test_a_batch_that_waits_while_a_feature_is_withdrawn_is_sealed_without_it(st
 def test_nobody_sees_in_a_sealed_file_how_many_hot_rows_a_person_had(
     stand: Stand, who: str
 ) -> None:
-    store, log = stand.create(PEOPLE, **NOISY), Log()
-    vault_of(store).log = log
+    store = stand.create(PEOPLE, **NOISY)
+    log = Log(store)
     for seed, names in enumerate((["anna", "ben", "anna"], ["anna"], ["ben"])):
         observed(store, of(names, seed=seed))
     store.erase_person(who)
@@ -532,8 +553,8 @@ def test_open_files_let_go_of_what_is_erased_before_that_is_told(stand: Stand, v
 
 
 def test_the_log_tells_which_rows_left_unsealed(stand: Stand, monkeypatch: Any) -> None:
-    store, log = stand.create(vault_every="30d"), Log()
-    vault_of(store).log = log
+    store = stand.create(vault_every="30d")
+    log = Log(store)
     for seed in range(2):
         observed(store, rows(5, seed=seed))
     stand.clock.pass_(4 * DAY)
@@ -550,9 +571,9 @@ def test_the_log_tells_which_rows_left_unsealed(stand: Stand, monkeypatch: Any) 
 
 
 def test_a_request_for_many_files_is_told_by_their_number_and_a_digest(stand: Stand) -> None:
-    store, log = _aged(stand), Log()
+    store = _aged(stand)
+    log = Log(store)
     vault = vault_of(store)
-    vault.log = log
     given = {"columns": ["a"], "reason": "a test", "engineer": "E", "now": int(START) * US}
     keys = {"key": PrivateKey.new(), "broker": PrivateKey.new().public}
     asked = vault.request(0, 1 << 53, **given, **keys)

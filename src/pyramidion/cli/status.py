@@ -13,7 +13,7 @@ from pyramidion.cli.text import date, several, size, table
 if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.status import Status
-    from pyramidion.vault.vault import VaultStatus
+    from pyramidion.vault.files import VaultStatus
 
 SHOWN = 5  # deletions, the newest
 GONE = "erased"

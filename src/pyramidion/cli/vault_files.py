@@ -14,7 +14,8 @@ from pyramidion.errors import FormatError, StateError
 
 if TYPE_CHECKING:
     from pyramidion.system import Pyramid
-    from pyramidion.vault.vault import Vault, VaultStatus
+    from pyramidion.vault.files import VaultStatus
+    from pyramidion.vault.vault import Vault
 
 
 def add(verbs: Commands[Parser]) -> None:
@@ -41,10 +42,23 @@ def add(verbs: Commands[Parser]) -> None:
         "verify",
         help="read every sealed file, and say which are not as they were sealed",
         description="Read every sealed file and name those that are missing, cut off, changed, "
-        "swapped or unknown. No key opens for it. It ends with exit code 3 where there are any.",
+        "swapped or unknown, and batches that no file has. No key opens for it. It ends with exit "
+        "code 3 where there are any.",
     )
     add_store(verifying)
     verifying.set_defaults(run=verify)
+
+    adopting = verbs.add_parser(
+        "adopt",
+        help="take in files that another copy of the store sealed",
+        description="Take in files of the vault that this store does not know: those that the "
+        "store sealed which this one was restored in place of. Each is checked, but whoever can "
+        "write to the vault can make one that fits, so compare digests with that store's audit "
+        "log first.",
+    )
+    adopting.add_argument("files", metavar="FILE", nargs="+", help="its name, as verify tells it")
+    add_store(adopting)
+    adopting.set_defaults(run=adopt)
 
     attaching = verbs.add_parser(
         "attach",
@@ -59,6 +73,18 @@ def add(verbs: Commands[Parser]) -> None:
     )
     add_store(attaching)
     attaching.set_defaults(run=attach)
+
+
+def adopt(arguments: argparse.Namespace) -> None:
+    """Take in files that another copy sealed."""
+    names = [name.removesuffix(".parquet").removesuffix(".json") for name in arguments.files]
+    with opened(arguments) as pyramid:
+        found = vault_of(pyramid).adopt(names)
+    if arguments.json:
+        print(json.dumps([asdict(each) for each in found]))
+    else:
+        rows = sum(each.rows for each in found)
+        print(f"{several(len(found), 'file')} taken in, with {several(rows, 'row')}")
 
 
 def attach(arguments: argparse.Namespace) -> None:
@@ -147,6 +173,6 @@ def verify(arguments: argparse.Namespace) -> None:
         print("every sealed file is as it was sealed")
     if found:
         raise FormatError(
-            f"{several(len(found), 'file')} of the vault cannot be trusted; restore them from a "
-            f"copy of the vault"
+            f"the vault is not as it was sealed in {several(len(found), 'place')}; restore files "
+            f"from a copy of it"
         )

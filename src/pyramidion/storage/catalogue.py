@@ -28,7 +28,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -144,15 +144,29 @@ def told(problem: sqlite3.Error, path: Path) -> FormatError | StateError | Stora
     return FormatError(f"{path} is damaged or not a catalogue; restore it from a backup")
 
 
+@contextmanager
+def in_words(path: Path, damaged: str | None = None) -> Iterator[None]:
+    """Have errors of SQLite be told; ``damaged`` is said of a file that is not what it should be.
+
+    The error that SQLite raised is not kept: its text may quote what was bound.
+    """
+    try:
+        yield
+    except sqlite3.Error as problem:
+        explanation = told(problem, path)
+    else:
+        return
+    if damaged is not None and isinstance(explanation, FormatError):
+        explanation = FormatError(damaged)
+    raise explanation
+
+
 def facts(path: Path) -> dict[str, str]:
     """What a catalogue says about its store, without opening or changing it."""
-    try:
+    with in_words(path):
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         with closing(db):
             return dict(db.execute("SELECT name, value FROM about").fetchall())
-    except sqlite3.Error as problem:
-        explanation = told(problem, path)
-    raise explanation
 
 
 class Catalogue:
@@ -200,15 +214,8 @@ class Catalogue:
                 MIGRATIONS[number](self._db)
             self._db.execute(f"PRAGMA user_version={FORMAT}")
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as problem:
-            explanation = told(problem, self.path)
-        else:
-            return
-        raise explanation
+    def _explained(self) -> AbstractContextManager[None]:
+        return in_words(self.path)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.disk import explained, read, remove
+from pyramidion.untold import Untold
 from pyramidion.vault.drafts import envelope_of, parquet_of
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.parquet import digest_of
@@ -37,12 +37,17 @@ class Backlog:
     """The folder of files that are sealed and not away yet, and who carries them."""
 
     def __init__(
-        self, catalogue: Catalogue, folder: Path, place: Place, now: Callable[[], int]
+        self,
+        catalogue: Catalogue,
+        folder: Path,
+        place: Place,
+        now: Callable[[], int],
+        log: Untold,
     ) -> None:
         self._catalogue, self.folder, self._place, self._now = catalogue, folder, place, now
+        self._log = log
         self.problem: str | None = None
         """What kind of error kept the last try from ending well."""
-        self.log: Any = None
         self.fresh: set[str] = set()
         """Files that this process has sealed; of others, the bytes are looked at first."""
         self._carrying = threading.Lock()
@@ -132,11 +137,11 @@ class Backlog:
         now = self._now()
         with self._catalogue.transaction():
             self._catalogue.run("UPDATE vault_files SET stored = ? WHERE name = ?", now, name)
+            self._log.note("vault.stored", now, file=name)
         reach("vault.settled")
         remove(self.folder, both(name))
         self.fresh.discard(name)
-        if self.log is not None:
-            self.log.append("vault.stored", now, file=name)
+        self._log.make_up()
 
     def _put(self, row: sqlite3.Row) -> None:
         path, envelope = (self.folder / each for each in both(row["name"]))

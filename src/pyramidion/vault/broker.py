@@ -16,7 +16,6 @@ granted to an earlier one is over. What cannot be logged does not happen.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from pyramidion.expiry import HighWater
 from pyramidion.killpoints import reach
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Revocation
+from pyramidion.vault.drafts import NAME
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
 from pyramidion.vault.stream import END, FILE, Sealer, challenge_context, fault, pieces
 
@@ -43,7 +43,6 @@ CHALLENGES = 1_000  # that wait at a time; the oldest make room
 REFUSALS = 100  # in a minute that have an entry, of what no custodian signed
 OF_ONE = 10  # refusals of one grant that have an entry; then one in a minute
 MINUTE = 60_000_000
-NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class Place(Protocol):

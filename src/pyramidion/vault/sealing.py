@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,17 +25,16 @@ import pyarrow as pa
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import StateError
 from pyramidion.killpoints import reach
-from pyramidion.settings import Settings
-from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import sync
-from pyramidion.storage.hot import HotWindow, Parts
+from pyramidion.storage.hot import Parts
 from pyramidion.threads import emptied
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
+from pyramidion.vault.files import know, told_of
 from pyramidion.vault.parquet import BLANK, marked
+from pyramidion.vault.surroundings import Surroundings
 
-QUEUED = 8 * GROUP  # rows that wait for the thread; who observes more waits for it
+QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
 
 
 class _RewrittenError(Exception):
@@ -45,23 +44,16 @@ class _RewrittenError(Exception):
 class Sealer:
     """The open files of one vault."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        keys: DataKeys,
-        hot: HotWindow,
-        settings: Settings,
-        arrivals: AbstractContextManager[object],
-        custodian: PublicKey,
-        folder: Path,
-    ) -> None:
-        self._catalogue, self._keys, self._hot, self._settings = catalogue, keys, hot, settings
-        self._arrivals, self._custodian, self._folder = arrivals, custodian, folder
-        self._store = catalogue.about("store")
-        self._slots = Slots(settings.vault_every_us, settings.origin_us)
+    def __init__(self, store: Surroundings, custodian: PublicKey, folder: Path) -> None:
+        self._catalogue, self._keys, self._hot = store.catalogue, store.keys, store.hot
+        self._settings, self._arrivals = store.settings, store.arrivals
+        self._log, self._now = store.log, store.now
+        self._custodian, self._folder = custodian, folder
+        self._store = store.catalogue.about("store")
+        self._slots = Slots(store.settings.vault_every_us, store.settings.origin_us)
         self._drafts: dict[pa.Schema, Draft] = {}
         self._slot = 0
-        self.vaulted = self._taken = int(catalogue.about("vaulted", "0"))
+        self.vaulted = self._taken = int(store.catalogue.about("vaulted", "0"))
         self.since = self._waiting_since()
         """When the oldest batch arrived that is in no sealed file."""
         self.sealed: list[Callable[[Sequence[SealedFile]], None]] = []
@@ -70,7 +62,7 @@ class Sealer:
         self._rewrites = self._seen = 0
         self._queued, self._room = 0, threading.Condition()
         self._thread = ThreadPoolExecutor(1, "pyramidion sealer")
-        hot.rewrote.append(self._rewritten)
+        store.hot.rewrote.append(self._rewritten)
 
     def _rewritten(self) -> None:
         """Hot rows are other ones now; by who holds the lock of arrivals, so nobody waits here."""
@@ -232,6 +224,7 @@ class Sealer:
                     raise _RewrittenError
                 for file in files:
                     know(self._catalogue, self._keys, file)
+                    self._log.note("vault.sealed", self._now(), **told_of(file.header))
                 self._catalogue.note(vaulted=self._taken)
             reach("vault.committed")
             self._drafts.clear()
@@ -256,23 +249,3 @@ def _whole(table: pa.Table, parts: Parts, came: int) -> tuple[pa.Table, Parts]:
     blank = [pa.nulls(gone, field.type) for field in table.schema]
     rows = pa.concat_tables([table, pa.Table.from_arrays(blank, schema=table.schema)])
     return rows, [*parts, (BLANK, gone)]
-
-
-def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile) -> None:
-    """Put a sealed file into the catalogue; within a transaction."""
-    header = file.header
-    if file.lock is not None:
-        keys.add(file.lock)
-    catalogue.run(
-        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
-        "digest, envelope, lock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        header.name,
-        header.first,
-        header.last,
-        header.first_batch,
-        header.last_batch,
-        header.rows,
-        header.digest,
-        file.envelope,
-        None if file.lock is None else file.lock.id,
-    )

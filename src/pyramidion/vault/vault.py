@@ -13,102 +13,33 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pyramidion.errors import FormatError, SchemaError, StateError
-from pyramidion.settings import Settings
-from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.data_keys import DataKeys
-from pyramidion.storage.disk import remove, sync
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
-from pyramidion.storage.hot import HotWindow, Parts
+from pyramidion.storage.hot import Parts
+from pyramidion.untold import MOST_WHY
+from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
-from pyramidion.vault.drafts import Draft, SealedFile, envelope_of
+from pyramidion.vault.drafts import SealedFile, sealed_whole
 from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.files import Files, FileStatus, VaultStatus, know, told_of
 from pyramidion.vault.forgetting import columns_of
-from pyramidion.vault.parquet import ARRIVED, BATCH, OWN, digest_of
+from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
+from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
-from pyramidion.vault.sealing import Sealer, know
-from pyramidion.vault.verifying import Problem, problems
+from pyramidion.vault.sealing import Sealer
+from pyramidion.vault.surroundings import Surroundings
+from pyramidion.vault.verifying import Problem, problems, uncovered
 
 REPLACED = "rows of it were erased"
-FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
-
-
-class Erase(Protocol):
-    """How keys are destroyed: the lifecycle's way."""
-
-    def __call__(
-        self,
-        what: str,
-        why: str,
-        now: int,
-        *,
-        keys: Sequence[int],
-        before: Callable[[], None],
-    ) -> None:
-        """Destroy keys of the store, with a deletion record, and change the catalogue."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a vault needs of its store."""
-
-    catalogue: Catalogue
-    keys: DataKeys
-    hot: HotWindow
-    settings: Settings
-    arrivals: AbstractContextManager[object]
-    erase: Erase
-    now: Callable[[], int]
-    folder: Path
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """A sealed file. Times are arrivals in microseconds; ``stored`` is None in the backlog."""
-
-    name: str
-    first: int
-    last: int
-    first_batch: int
-    last_batch: int
-    rows: int
-    locked: bool
-    stored: int | None
-
-
-@dataclass(frozen=True)
-class VaultStatus:
-    """What a vault holds, and what is on its way."""
-
-    url: str
-    custodian: str
-    """The fingerprint of the custodian's key."""
-    files: int
-    rows: int
-    first: int | None
-    last: int | None
-    waiting_rows: int
-    """Hot rows that are in no sealed file yet."""
-    backlog_files: int
-    backlog_bytes: int
-    backlog_since: int | None
-    """When the newest rows of the oldest file in the backlog arrived."""
-    to_delete: int
-    """Files that no key opens any more and that the place has not deleted yet."""
-    problem: str | None
-    """What kind of error kept the place from taking files, the last time."""
 
 
 def attached(url: str, custodian: PublicKey, store: Path) -> str:
@@ -132,20 +63,16 @@ class Vault:
         self.custodian = PublicKey.from_code(said["custodian"])
         self.place: Place = place_at(said["url"])
         self._parts = store
-        self._catalogue = store.catalogue
+        self._catalogue, self._log = store.catalogue, store.log
         self.store = store.catalogue.about("store")
-        self._backlog = Backlog(store.catalogue, store.folder / BACKLOG, self.place, store.now)
-        self._sealer = Sealer(
-            store.catalogue,
-            store.keys,
-            store.hot,
-            store.settings,
-            store.arrivals,
-            self.custodian,
-            self._backlog.folder,
+        self._backlog = Backlog(
+            store.catalogue, store.folder / BACKLOG, self.place, store.now, store.log
         )
+        self._sealer = Sealer(store, self.custodian, self._backlog.folder)
         self._sealer.sealed.append(self._after)
-        self._oldest = self._oldest_file()
+        self._files = Files(store.catalogue, store.keys, self._backlog.get)
+        self._oldest = self._files.oldest()
+        begin(store.catalogue)
         self._losing: list[sqlite3.Row] = []
         """Batches that are about to leave the hot window, and are in no sealed file."""
 
@@ -153,19 +80,6 @@ class Vault:
     def url(self) -> str:
         """Where the files lie, without credentials."""
         return self.place.url
-
-    @property
-    def log(self) -> Any:
-        """The audit log, or None: has ``append(kind, at, **facts)``."""
-        return self._backlog.log
-
-    @log.setter
-    def log(self, log: Any) -> None:
-        self._backlog.log = log
-
-    def _tell(self, kind: str, at: int, **facts: Any) -> None:
-        if self.log is not None:
-            self.log.append(kind, at, **facts)
 
     # --- rows in --------------------------------------------------------------------------
 
@@ -199,34 +113,33 @@ class Vault:
         found = self._catalogue.all(query, self._sealer.vaulted)
         return [row for row in found if row["number"] in batches]
 
-    def left(self) -> None:
-        """Tell the log which batches have left the hot window and could not be sealed."""
-        lost, self._losing = self._losing, []
-        if lost:
-            arrived = [row["arrived"] for row in lost]
-            self._tell(
-                "vault.lost",
+    def losing(self) -> None:
+        """Note which batches leave the hot window now and could not be sealed, if some do.
+
+        Within the transaction of an erasure.
+        """
+        gone, query = self._losing, "SELECT count(*) FROM batches WHERE number = ?"
+        if gone and not self._catalogue.one(query, gone[0]["number"]):
+            arrived = [row["arrived"] for row in gone]
+            self._log.note(
+                LOST,
                 self._parts.now(),
-                first_batch=lost[0]["number"],
-                last_batch=lost[-1]["number"],
-                rows=sum(row["rows"] for row in lost),
+                first_batch=gone[0]["number"],
+                last_batch=gone[-1]["number"],
+                rows=sum(row["rows"] for row in gone),
                 first=min(arrived),
                 last=max(arrived),
             )
 
+    def left(self) -> None:
+        """Tell the log which batches have left the hot window and could not be sealed."""
+        self._losing = []
+        self._log.make_up()
+
     def _after(self, files: Sequence[SealedFile]) -> None:
-        for header in (file.header for file in files):
-            self._backlog.fresh.add(header.name)
-            self._tell(
-                "vault.sealed",
-                self._parts.now(),
-                file=header.name,
-                digest=header.digest,
-                rows=header.rows,
-                first=header.first,
-                last=header.last,
-            )
-        self._oldest = self._oldest_file()
+        self._backlog.fresh.update(file.header.name for file in files)
+        self._log.make_up()
+        self._oldest = self._files.oldest()
         self._backlog.wake()
 
     # --- time passes ------------------------------------------------------------------------
@@ -244,87 +157,61 @@ class Vault:
         self._forget(now)
         self._backlog.wake()
 
-    def _oldest_file(self) -> int | None:
-        found = self._catalogue.one("SELECT min(last) FROM vault_files WHERE gone IS NULL")
-        return None if found is None else int(found)
-
     def _forget(self, now: int) -> None:
         kept = self._parts.settings.vault_retention_us
         if kept is None:
             return
-        rows = self._catalogue.all(f"{FILES} AND last + ? <= ? ORDER BY first", kept, now)
+        rows = self._files.past(kept, now)
         if rows:
             self._erase(rows, "past its time", now)
-        self._oldest = self._oldest_file()
+        self._oldest = self._files.oldest()
 
     def _erase(
         self,
         rows: Sequence[sqlite3.Row],
         why: str,
         now: int,
-        before: Callable[[], None] = lambda: None,
+        anew: SealedFile | None = None,
     ) -> None:
-        """Destroy the locks of files, then have their objects deleted."""
+        """Destroy the locks of files, then have their objects deleted.
+
+        ``anew``: the file that has what is left of their rows.
+        """
 
         def forget() -> None:
-            before()
+            if anew is None:
+                forgo(self._catalogue, *((r["first_batch"], r["last_batch"]) for r in rows))
+            else:
+                self._know(anew)
             for row in rows:
                 self._catalogue.run(
                     "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", now, row["name"]
                 )
+                self._log.note("vault.erased", now, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
         what = ", ".join(f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
         # Without locks, too: no backup from before may bring a file back from its backlog.
         self._parts.erase(what, why, now, keys=locks, before=forget)
         for row in rows:
-            self._tell("vault.erased", now, file=row["name"], why=why)
             remove(self._backlog.folder, both(row["name"]))
+        self._log.make_up()
         self._backlog.wake()
 
     # --- what is there ------------------------------------------------------------------------
 
     def files(self, first: int | None = None, last: int | None = None) -> list[FileStatus]:
         """The sealed files with rows that arrived from ``first`` up to, not with, ``last``."""
-        return [
-            FileStatus(
-                row["name"],
-                row["first"],
-                row["last"],
-                row["first_batch"],
-                row["last_batch"],
-                row["rows"],
-                row["lock"] is not None,
-                row["stored"],
-            )
-            for row in self._rows(first, last)
-        ]
-
-    def _rows(self, first: int | None, last: int | None) -> list[sqlite3.Row]:
-        lowest, highest = -(1 << 62), 1 << 62
-        return self._catalogue.all(
-            f"{FILES} AND first < ? AND last >= ? ORDER BY first, first_batch",
-            highest if last is None else last,
-            lowest if first is None else first,
-        )
+        return [FileStatus.of(row) for row in self._files.between(first, last)]
 
     def envelopes(self, first: int | None = None, last: int | None = None) -> list[Envelope]:
         """The envelopes of these files, as they lie in the place."""
-        return [self._envelope(row) for row in self._rows(first, last)]
+        return [self._files.envelope(row) for row in self._files.between(first, last)]
 
     def locks(self, first: int | None = None, last: int | None = None) -> dict[str, bytes]:
         """The locks of those of these files that have one, by name."""
-        rows = [row for row in self._rows(first, last) if row["lock"] is not None]
-        return {row["name"]: self._parts.keys.get(row["lock"]) for row in rows}
-
-    def _envelope(self, row: sqlite3.Row) -> Envelope:
-        data = self._backlog.get(envelope_of(row["name"]))
-        if digest_of(data) != row["envelope"]:
-            raise FormatError(
-                f"the envelope of vault file {row['name']} is not the one that was sealed; restore "
-                f"it from a copy of the vault"
-            )
-        return Envelope.from_bytes(data)
+        rows = [row for row in self._files.between(first, last) if row["lock"] is not None]
+        return {row["name"]: self._files.lock(row) for row in rows}
 
     def request(
         self,
@@ -364,7 +251,7 @@ class Vault:
             purpose=purpose,
             locks=self.locks(first, last),
         )
-        self._tell(
+        self._log.append(
             "vault.requested",
             now,
             request=request.digest,
@@ -403,11 +290,36 @@ class Vault:
         self._backlog.carry()
 
     def verify(self) -> list[Problem]:
-        """Read every file: those that are missing, cut off, changed, swapped, or unknown."""
-        rows = self._catalogue.all(f"{FILES} ORDER BY first, first_batch")
+        """Read every file: those that are missing, cut off, changed, swapped, or unknown.
+
+        And batches that no file has, where no ``vault.lost`` in the audit log tells why.
+        """
+        rows = self._files.between()
         gone = {row["name"] for row in self._catalogue.all(GONE)}
         names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
-        return list(problems(rows, self._backlog.get, names))
+        nowhere = missing(self._catalogue, lost(self._log))
+        return [*problems(rows, self._backlog.get, names), *map(uncovered, nowhere)]
+
+    def adopt(self, names: Iterable[str]) -> list[FileStatus]:
+        """Take in files of the place that another copy of this store sealed, by your word.
+
+        All that `adopting` can check is checked; compare digests with that copy's audit log.
+        """
+        lock, now = self._parts.settings.vault_retention_us is not None, self._parts.now()
+        files = [
+            adoptable(self.place, name, self.store, self.custodian, lock=lock)
+            for name in dict.fromkeys(names)
+        ]
+        known = {row["name"] for row in self._catalogue.all("SELECT name FROM vault_files")}
+        if twice := [f.header.name for f in files if f.header.name in known]:
+            raise StateError(f"the vault has the file {twice[0]} already; name others")
+        with self._catalogue.transaction():
+            for file in files:
+                know(self._catalogue, self._parts.keys, file, stored=now)
+                self._log.note("vault.adopted", now, **told_of(file.header))
+        self._log.make_up()
+        self._oldest = self._files.oldest()
+        return [FileStatus.of(row) for f in files for row in self._files.named(f.header.name)]
 
     # --- rows out for good ----------------------------------------------------------------------
 
@@ -419,43 +331,33 @@ class Vault:
         The tables have the columns of the file, ``_batch``, ``_arrived`` and ``_window`` too.
         """
         now = self._parts.now() if now is None else now
-        rows = self._catalogue.all(f"{FILES} AND name = ?", name)
+        rows = self._files.named(name)
         if not rows:
             raise StateError(f"the vault has no file {name}; see its `files`")
         left = [table for table in tables if table.num_rows]
         if not left:
             self._erase(rows, why, now)
             return None
-        sealed = self._sealed_anew(pa.concat_tables(left))
-        self._erase(rows, why, now, lambda: know(self._catalogue, self._parts.keys, sealed))
+        locked = self._parts.settings.vault_retention_us is not None
+        table = pa.concat_tables(left)
+        sealed = sealed_whole(self._backlog.folder, self.store, table, self.custodian, lock=locked)
+        self._erase(rows, why, now, sealed)
         self._after([sealed])
         return sealed.header.name
 
+    def _know(self, file: SealedFile) -> None:
+        know(self._catalogue, self._parts.keys, file)
+        self._log.note("vault.sealed", self._parts.now(), **told_of(file.header))
+
     def refuse_strange(self, grant: Grant) -> None:
         """Raise for a grant of another custodian, store or state of a file than this vault's."""
-        known = {row["name"]: row["digest"] for row in self._rows(None, None)}
+        known = {row["name"]: row["digest"] for row in self._files.between()}
         strange = [f for f in grant.files if known.get(f.header.name) != f.header.digest]
         if grant.custodian != self.custodian or grant.store != self.store or strange:
             raise StateError(
                 "this grant is not of this store's custodian, or not of files that its vault has "
                 "now; make a new request"
             )
-
-    def _sealed_anew(self, table: pa.Table) -> SealedFile:
-        missing = [name for name in OWN if name not in table.column_names]
-        if missing:
-            raise SchemaError(f"rows of the vault lack {missing[0]}; give them as they were read")
-        batches, arrivals = (pc.min_max(table[name]).as_py() for name in (BATCH, ARRIVED))
-        draft = Draft(self._backlog.folder, self.store, table.schema, arrivals["min"])
-        locked = self._parts.settings.vault_retention_us is not None
-        try:
-            draft.add(table, [*batches.values()], [*arrivals.values()])
-            sealed = draft.seal(self.custodian, lock=locked)
-            sync(self._backlog.folder)
-        except BaseException:
-            draft.drop()
-            raise
-        return sealed
 
     def close(self) -> None:
         """Finish what is being sealed, and try the place once more, shortly."""

@@ -1,4 +1,4 @@
-"""Whether the vault has what was sealed: every file, whole, and no other."""
+"""Whether the vault has what was sealed: every file, whole, no other, and every batch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pyramidion.errors import FormatError
 from pyramidion.vault.drafts import envelope_of, parquet_of
 from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.owing import Range
 from pyramidion.vault.parquet import digest_of
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A file of the vault that is not as it was sealed."""
+    """A file of the vault that is not as it was sealed, or batches that no file has."""
 
     name: str
     why: str
@@ -34,6 +35,17 @@ def problems(
     for name in names:
         if name not in known:
             yield Problem(name, "unknown to this store")
+
+
+def uncovered(batches: Range) -> Problem:
+    """Batches that were acknowledged and are nowhere.
+
+    >>> uncovered((7, 7)).name
+    'batch 7'
+    """
+    first, last = batches
+    name = f"batch {first}" if first == last else f"batches {first} to {last}"
+    return Problem(name, "in no file, and the audit log has no vault.lost that tells why")
 
 
 def _wrong(

@@ -1,0 +1,131 @@
+"""The sealed files of a vault, as the catalogue knows them, and what a vault's status tells."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyramidion.audit_log import Fact
+from pyramidion.errors import FormatError
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.data_keys import DataKeys
+from pyramidion.vault.drafts import SealedFile, envelope_of
+from pyramidion.vault.envelope import Envelope, Header
+from pyramidion.vault.parquet import digest_of
+
+FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
+LOWEST, HIGHEST = -(1 << 62), 1 << 62
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """A sealed file. Times are arrivals in microseconds; ``stored`` is None in the backlog."""
+
+    name: str
+    first: int
+    last: int
+    first_batch: int
+    last_batch: int
+    rows: int
+    locked: bool
+    stored: int | None
+
+    @classmethod
+    def of(cls, row: sqlite3.Row) -> FileStatus:
+        """A row of the catalogue."""
+        arrivals, batches = (row["first"], row["last"]), (row["first_batch"], row["last_batch"])
+        locked = row["lock"] is not None
+        return cls(row["name"], *arrivals, *batches, row["rows"], locked, row["stored"])
+
+
+@dataclass(frozen=True)
+class VaultStatus:
+    """What a vault holds, and what is on its way."""
+
+    url: str
+    custodian: str
+    """The fingerprint of the custodian's key."""
+    files: int
+    rows: int
+    first: int | None
+    last: int | None
+    waiting_rows: int
+    """Hot rows that are in no sealed file yet."""
+    backlog_files: int
+    backlog_bytes: int
+    backlog_since: int | None
+    """When the newest rows of the oldest file in the backlog arrived."""
+    to_delete: int
+    """Files that no key opens any more and that the place has not deleted yet."""
+    problem: str | None
+    """What kind of error kept the place from taking files, the last time."""
+
+
+class Files:
+    """The files that are sealed and not erased."""
+
+    def __init__(self, catalogue: Catalogue, keys: DataKeys, get: Callable[[str], bytes]) -> None:
+        self._catalogue, self._keys, self._get = catalogue, keys, get
+
+    def between(self, first: int | None = None, last: int | None = None) -> list[sqlite3.Row]:
+        """Those with rows that arrived from ``first`` up to, not with, ``last``."""
+        return self._catalogue.all(
+            f"{FILES} AND first < ? AND last >= ? ORDER BY first, first_batch",
+            HIGHEST if last is None else last,
+            LOWEST if first is None else first,
+        )
+
+    def named(self, name: str) -> list[sqlite3.Row]:
+        """The one of this name, if there is one."""
+        return self._catalogue.all(f"{FILES} AND name = ?", name)
+
+    def past(self, kept: int, now: int) -> list[sqlite3.Row]:
+        """Those of which the last row arrived so long ago."""
+        return self._catalogue.all(f"{FILES} AND last + ? <= ? ORDER BY first", kept, now)
+
+    def oldest(self) -> int | None:
+        """When the last row of the file arrived whose time is over first."""
+        found = self._catalogue.one("SELECT min(last) FROM vault_files WHERE gone IS NULL")
+        return None if found is None else int(found)
+
+    def lock(self, row: sqlite3.Row) -> bytes:
+        """The lock of a file that has one."""
+        return self._keys.get(row["lock"])
+
+    def envelope(self, row: sqlite3.Row) -> Envelope:
+        """The envelope of a file as it lies in the place; another one is refused."""
+        data = self._get(envelope_of(row["name"]))
+        if digest_of(data) != row["envelope"]:
+            raise FormatError(
+                f"the envelope of vault file {row['name']} is not the one that was sealed; restore "
+                f"it from a copy of the vault"
+            )
+        return Envelope.from_bytes(data)
+
+
+def told_of(header: Header) -> dict[str, Fact]:
+    """What the audit log tells of a file that was sealed."""
+    names = ("digest", "rows", "first", "last")
+    return {"file": header.name} | {name: getattr(header, name) for name in names}
+
+
+def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile, stored: int | None = None) -> None:
+    """Put a sealed file into the catalogue; within a transaction."""
+    header = file.header
+    if file.lock is not None:
+        keys.add(file.lock)
+    catalogue.run(
+        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
+        "digest, envelope, lock, stored) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        header.name,
+        header.first,
+        header.last,
+        header.first_batch,
+        header.last_batch,
+        header.rows,
+        header.digest,
+        file.envelope,
+        None if file.lock is None else file.lock.id,
+        stored,
+    )

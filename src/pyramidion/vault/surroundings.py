@@ -1,0 +1,45 @@
+"""What a vault needs of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyramidion.settings import Settings
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.hot import HotWindow
+from pyramidion.untold import Untold
+
+
+class Erase(Protocol):
+    """How keys are destroyed: the lifecycle's way."""
+
+    def __call__(
+        self,
+        what: str,
+        why: str,
+        now: int,
+        *,
+        keys: Sequence[int],
+        before: Callable[[], None],
+    ) -> None:
+        """Destroy keys of the store, with a deletion record, and change the catalogue."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The parts of a store that its vault works with."""
+
+    catalogue: Catalogue
+    keys: DataKeys
+    hot: HotWindow
+    settings: Settings
+    arrivals: AbstractContextManager[object]
+    erase: Erase
+    now: Callable[[], int]
+    folder: Path
+    log: Untold
