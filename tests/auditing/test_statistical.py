@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pyramidion import Categorical, Continuous, Label, Schema, SchemaError, Settings
+from pyramidion.auditing import statistical
 from pyramidion.auditing.canaries import Canaries, counts, plain_schema, schema_like, seen
 from pyramidion.auditing.statistical import Measured, measure
 from pyramidion.auditing.trial import for_trial, trial
@@ -19,6 +21,10 @@ from pyramidion.privacy.audit import gaussian_epsilon
 from pyramidion.privacy.ledger import Ledger
 
 EPSILON = 3.0  # here 8,000 canaries find halved noise by ten standard deviations
+SURE = 0.99999
+"""Of each rate. The noise is the operating system's, and at the usual confidence one of these
+tests would cry wolf in a hundred thousand runs: the bounds of both rates together lie 4.6
+deviations from what is promised. At this one they lie 6."""
 
 FLIGHTS = Schema(
     features=[
@@ -40,6 +46,13 @@ GAUSSIAN: list[dict[str, Any]] = [
     {"sketch": "count-min", "rows": 2},
     {"selection_share": 0.3},
 ]
+
+
+@pytest.fixture(autouse=True)
+def sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gaussian_loss", "pure_loss"):
+        surely = partial(getattr(statistical, name), confidence=SURE)
+        monkeypatch.setattr(statistical, name, surely)
 
 
 def halved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +121,7 @@ def test_a_store_that_charges_too_little_is_found(monkeypatch: pytest.MonkeyPatc
 
 def test_the_bound_is_near_the_truth_with_many_canaries() -> None:
     found = measure(Settings(epsilon=EPSILON, weights="equal"), canaries=10_000, rounds=3)
-    assert 0.75 * found.promised < found.bound <= found.promised
+    assert 0.65 * found.promised < found.bound <= found.promised
     assert found.epsilon == pytest.approx(gaussian_epsilon(mu=found.bound, delta=1e-9))
     assert found.ledger_epsilon == pytest.approx(EPSILON)
     assert found.promised == pytest.approx(math.sqrt(2 * found.spent))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -269,19 +268,40 @@ def test_ctrl_c_stays_unheard_where_it_was(made: Shell, monkeypatch: pytest.Monk
         signal.signal(signal.SIGINT, before)
 
 
+WAITING = """
+import sys, time
+from pathlib import Path
+from pyramidion import Pyramid
+from pyramidion.cli import run
+
+def waiting(self, *given, **named):
+    for number, receipt in enumerate(replay(self, *given, **named)):
+        if number == 5:
+            Path("there").touch()
+            while not Path("go").exists():
+                time.sleep(0.01)
+        yield receipt
+
+replay, Pyramid.replay = Pyramid.replay, waiting
+run()
+"""
+"""An import that waits in its middle, so that Ctrl-C does not come when it is over."""
+
+
 @pytest.mark.usefixtures("hears")
 def test_an_import_that_was_killed_by_ctrl_c_ends_with_the_same_totals(shell: Shell) -> None:
     shell.create(count_window="12h")
     table = rows(4_000, START + np.arange(4_000) * 36 * DAY / 4_000)  # 72 windows
     file = shell.saved(table, "history.parquet")
-    words = [sys.executable, "-m", "pyramidion", *shell.words("import", file)]
-    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(os.listdir(shell.path / "tables")) < 6 and running.poll() is None:
-        assert time.monotonic() < deadline
+    words = [sys.executable, "-c", WAITING, *shell.words("import", file)]
+    out_err = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen(words, cwd=shell.folder, **out_err)
+    while not (shell.folder / "there").exists():
+        assert running.poll() is None
         time.sleep(0.01)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    (shell.folder / "go").touch()
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, out) == (130, "")
     assert "the import goes on from there when it is run again" in err
     assert "Traceback" not in err

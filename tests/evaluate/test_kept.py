@@ -33,7 +33,9 @@ some_points = st.lists(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=30,
+    deadline=None,
 )
 @given(some_points)
 def test_points_come_back_as_they_were(tmp_path: Path, points: list[Point]) -> None:

@@ -317,7 +317,7 @@ def test_weight_and_time_are_needed_to_count_and_not_to_featurize() -> None:
     assert featurizer.transform(X).shape == (len(X), 1)
 
 
-def test_several_labels_are_counted_jointly() -> None:
+def test_several_labels_are_counted_jointly(one_secret: None) -> None:
     X, y = flights()
     both = pd.DataFrame({"late": y, "far": (X["plane"] % 3).to_numpy()})
     labels = [Label("late", classes=[0, 1]), Label("far", classes=[0, 1, 2])]
@@ -537,6 +537,7 @@ def test_a_batch_that_fails_in_one_table_is_counted_in_none(
     np.testing.assert_array_equal(counts(featurizer, X), 2 * counts(clone(featurizer).fit(X, y), X))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
 @pytest.mark.parametrize("delay", [0.005, 0.02, 0.05, 0.1])
 def test_a_batch_broken_off_by_ctrl_c_is_counted_whole_or_not_at_all(delay: float) -> None:
     X, y = flights(200_000)

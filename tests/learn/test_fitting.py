@@ -29,7 +29,7 @@ from tests.learn.parrots import Parrot, parrots
 
 X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
 Y = (X[:, 0] > 0.5).astype(np.int64)
-LONG = 60.0
+LONG = 240.0  # seconds; a busy machine may need many of them to fork
 AHEAD = {"sklearn.linear_model", "tests.learn.parrots"}
 
 WATCH = """
@@ -109,16 +109,60 @@ def test_each_piece_fails_alone(trainer: Trainer, note: Path) -> None:
     assert len(found[-1].held_) == 4_000_000
 
 
+class Timer(threading.Timer):
+    """Its time is over when a parrot sleeps: how long the others take decides nothing."""
+
+    asleep: Path
+
+    def run(self) -> None:
+        while not self.finished.wait(0.01):
+            if self.asleep.exists():
+                self.asleep.unlink()
+                self.function()
+                return
+
+
 def test_one_that_takes_too_long_is_given_up_and_the_next_is_not(
-    trainer: Trainer, note: Path
+    trainer: Trainer, note: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer.run([job(Parrot())], AHEAD, LONG)
     before = trainer._process
-    found = trainer.run([told(note, "sleep"), job(Parrot())], AHEAD, 1.0)
+    Timer.asleep = note.with_name("sleep.asleep")
+    monkeypatch.setattr(fitting.threading, "Timer", Timer)
+    found = trainer.run([told(note, "sleep"), job(Parrot())], AHEAD, LONG)
     assert found[0] == Failed(LATE)
     assert isinstance(found[1], Parrot)
     assert before is not None
     assert not alive(before.pid)
+
+
+def test_an_answer_that_comes_as_its_time_is_over_is_late_and_the_next_is_not(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst moment: it is here, and before anybody has said so the process is killed."""
+    made: list[threading.Timer] = []
+
+    class Watched(threading.Timer):
+        def start(self) -> None:
+            made.append(self)
+
+    def ends(*given: Any) -> Any:
+        answer = real(*given)
+        if isinstance(answer, Parrot) and not late:
+            late.append(answer)
+            made[-1].function()
+        return answer
+
+    real, late = fitting._receive, list[Parrot]()
+    trainer.run([job(Parrot())], AHEAD, LONG)
+    monkeypatch.setattr(fitting.threading, "Timer", Watched)
+    monkeypatch.setattr(fitting, "_receive", ends)
+    first, second = trainer.run([job(Parrot()), job(Parrot())], AHEAD, LONG)
+    assert first == Failed(LATE)
+    assert isinstance(second, Parrot)
+    made[-1].function()  # all is over, so this one says nothing
+    (after,) = trainer.run([job(Parrot())], AHEAD, LONG)
+    assert isinstance(after, Parrot)
 
 
 def test_what_is_given_to_all_is_shared_by_all(trainer: Trainer, note: Path) -> None:
@@ -219,17 +263,22 @@ def test_closing_ends_what_is_under_way_and_nothing_is_begun_any_more(note: Path
 
 
 def test_closing_while_the_process_is_being_started_leaves_none(monkeypatch: Any) -> None:
-    trainer, real = Trainer(), subprocess.Popen
+    trainer, real, timed = Trainer(), subprocess.Popen, Trainer._timed
+    closing = threading.Thread(target=trainer.close)
     started: list[Any] = []
 
     def slow(*given: Any, **named: Any) -> Any:
-        closing = threading.Thread(target=trainer.close)
         closing.start()
-        closing.join(0.2)
+        closing.join(0.2)  # it has to wait for this one
         started.append(real(*given, **named))
         return started[0]
 
+    def once_closed(*given: Any) -> Any:
+        closing.join(LONG)
+        return timed(*given)
+
     monkeypatch.setattr(fitting.subprocess, "Popen", slow)
+    monkeypatch.setattr(Trainer, "_timed", once_closed)
     assert trainer.run([job(LogisticRegression())], set(), LONG) == [Failed(DIED)]
     until(lambda: not alive(started[0].pid))
 

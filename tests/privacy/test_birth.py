@@ -138,8 +138,8 @@ def test_every_cell_carries_noise_also_the_prior_and_cells_never_hit() -> None:
 
 
 def test_two_windows_have_unrelated_noise() -> None:
-    birth = born(epsilon=1.0)
-    first, second = birth.arena(), birth.arena()
+    birth, source = born(epsilon=1.0), Randomness.insecure_from_seed(b"windows")
+    first, second = birth.arena(source), birth.arena(source)
     first.seal()
     second.seal()
     a, b = (arena.cells(1).ravel().astype(float) for arena in (first, second))
@@ -147,7 +147,7 @@ def test_two_windows_have_unrelated_noise() -> None:
 
 
 def test_noise_is_unrelated_between_tables_labels_and_hash_rows() -> None:
-    arena = born(epsilon=1.0).arena()
+    arena = born(epsilon=1.0).arena(Randomness.insecure_from_seed(b"tables"))
     arena.seal()
     cells = [arena.cells(1)[row, :, label] for row in range(5) for label in range(2)]
     cells += [arena.cells(3)[row, :, label] for row in range(5) for label in range(2)]

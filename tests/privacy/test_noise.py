@@ -312,7 +312,7 @@ def test_the_fit_notices_a_broken_sampler(broken: Callable[[int], NDArray[np.int
 @pytest.mark.parametrize("scale", [1.0, 7.5, 195.0])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_draws_are_alike_to_those_of_opendp(kind: str, scale: float) -> None:
-    """OpenDP cannot be seeded: the threshold is one false alarm in a million runs."""
+    """OpenDP cannot be seeded: a false alarm of all six comes once in fifteen million runs."""
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T=int))
@@ -327,7 +327,7 @@ def test_draws_are_alike_to_those_of_opendp(kind: str, scale: float) -> None:
         for samples in (draw(noise, 40_000), np.array(theirs([0] * 20_000)))
     ]
     used = np.array(table)[:, np.sum(table, axis=0) > 0]
-    assert stats.chi2_contingency(used).pvalue > 1e-6
+    assert stats.chi2_contingency(used).pvalue > 1e-8
 
 
 @every_noise
@@ -424,6 +424,7 @@ def test_int32_and_int64_cells_get_the_same_noise_from_the_same_words() -> None:
 
 def test_fill_needs_no_large_temporary() -> None:
     cells = np.zeros(1_000_000, dtype=np.int32)
+    LAPLACE[2].fill(cells[:10], Randomness())  # compiles, where that is not done yet
     tracemalloc.start()
     LAPLACE[2].fill(cells, Randomness())
     _, peak = tracemalloc.get_traced_memory()

@@ -30,7 +30,7 @@ from tests.store import killing_checks as checks
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, births_told
 
-PATIENCE = 30.0  # seconds until a child that does not end is taken to hang
+PATIENCE = 120.0  # seconds until a child that does not end is taken to hang
 VERBS = 9  # of one run, unless it is killed
 SPEND = Fraction(1, 1_000_000)
 REBUILD = Fraction(1, 100)
@@ -315,7 +315,7 @@ def _killed(
     ordeal: Ordeal, kill: str, whole: float, tried: int, random: Random, after: Aftermath
 ) -> bool:
     if kill == "outside":
-        hit = ordeal.run(delay=random.uniform(0, whole / (1 + tried)))
+        hit = ordeal.run(delay=random.uniform(0, whole / 2**tried))
         after.outside += hit
     elif kill == "twice":
         hit = all(ordeal.run(f"{random.choice(KILLS)}:1") for _ in range(2))

@@ -553,6 +553,7 @@ def test_processes_that_are_killed_leave_a_sound_log_with_all_they_were_told(pat
     dice, told = random.Random(7), []
     for turn in range(4):
         made = begun(path, "ab", 100_000)
+        told += [each.stdout.readline().strip() for each in made if each.stdout is not None]
         time.sleep(0.05 + dice.random() * 0.3)
         for each in made:
             os.kill(each.pid, signal.SIGKILL)

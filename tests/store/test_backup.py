@@ -170,8 +170,8 @@ def test_a_copy_that_breaks_off_leaves_the_former_backup_whole(
 def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Path) -> None:
     store = stand.create(epsilon=float("inf"))
     batches = [rows(10, stand.clock.now, seed=seed) for seed in range(400)]
-    done = []
-    stop = threading.Event()
+    done: list[Any] = []
+    stop, begun = threading.Event(), threading.Event()
 
     def observe() -> None:
         for batch in batches:
@@ -179,14 +179,16 @@ def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Pa
                 return
             store.observe(batch)
             done.append(batch)
+            if len(done) == 2:
+                begun.set()
 
     thread = threading.Thread(target=observe)
     thread.start()
+    assert begun.wait(60)
     for _ in range(5):
         store.backup(backup)
     stop.set()
     thread.join()
-    assert len(done) > 1
     stand.close()
     store = restored(stand, backup)
     kept = [table.num_rows for _, table, _ in store._lifecycle.hot.batches()]

@@ -34,6 +34,8 @@ from tests.store.teaching import (
 
 pytestmark = pytest.mark.usefixtures("trainer")
 
+LONG = 120.0  # seconds after which something that should have happened has not
+
 
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
@@ -73,7 +75,7 @@ def test_a_store_that_is_closed_while_it_trains_has_no_model(
     stand.clock.now = START + 12 * DAY
     with nothing_left():
         store._keep(store._now())
-        assert going.wait(20)
+        assert going.wait(LONG)
         store.close()
     assert trainer._process is None
     assert not any(model.available for model in store.models.values())

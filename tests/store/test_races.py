@@ -35,7 +35,7 @@ from tests.store.stores import (
     states,
 )
 
-LONG = 20.0  # seconds after which something that should have happened has not
+LONG = 60.0  # seconds after which something that should have happened has not
 
 
 def beside(work: Callable[[], Any]) -> None:
@@ -133,7 +133,7 @@ class Watched:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             self.waiting.set()
-            if not self._lock.acquire(timeout=3.0):
+            if not self._lock.acquire(timeout=LONG):
                 raise AssertionError("two threads wait for each other")
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.keys import FileHolder
 from tests.store.stores import DAY, TIMELESS, Stand, observed, rows, settled
 
-LONG = 20.0  # seconds after which something that should have happened has not
+LONG = 60.0  # seconds after which something that should have happened has not
 
 
 class Meeting:

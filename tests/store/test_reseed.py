@@ -287,14 +287,17 @@ def test_the_deletion_record_says_what_ended_and_why(stand: Stand) -> None:
 def test_rows_that_come_meanwhile_are_counted_once(stand: Stand) -> None:
     store = stand.create(epsilon=math.inf, hot_window="20d")
     batches = [rows(10, stand.clock.now, seed=seed) for seed in range(60)]
+    begun = threading.Event()
 
     def observe(mine: list[Any]) -> None:
         for batch in mine:
             store.observe(batch)
+            begun.set()
 
     threads = [threading.Thread(target=observe, args=(batches[i::2],)) for i in range(2)]
     for thread in threads:
         thread.start()
+    assert begun.wait(60)
     done = [store.reseed(why=WHY) for _ in range(5)]
     for thread in threads:
         thread.join()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -87,7 +89,8 @@ def test_the_promise_rides_on_every_output(stand: Stand) -> None:
 def test_a_long_pause_is_noticed_by_whoever_featurizes(stand: Stand) -> None:
     store = rolled(stand, stand.create())
     stand.clock.pass_(100 * DAY)
-    store.snapshot()
+    with suppress(StateError):  # where the keeper is faster than who asks
+        store.snapshot()
     settled(store)
     with pytest.raises(StateError, match="no window is sealed"):
         store.snapshot()

@@ -8,9 +8,6 @@ it is at hand, says the same of ratings that people gave.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,7 @@ import pytest
 from pyarrow import csv
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings, Snapshot
-from pyramidion.counts.arena import Arena
-from pyramidion.privacy.birth import Birth
-from pyramidion.privacy.randomness import Randomness
+from tests.seeding import seeded
 from tests.store.stores import START, Clock, Stand, observed
 from tests.test_docs import ROOT, loaded
 
@@ -30,19 +25,6 @@ traps = loaded(ROOT / "examples" / "training_traps.py")
 RIGHT, ALONE, EARLIER, AS_IS = traps.WAYS
 TREES, LINEAR = traps.MODELS
 traps.LATER = 10_000
-
-
-@contextmanager
-def seeded(name: str) -> Iterator[None]:
-    """The noise of a store's windows from its name and their numbers."""
-    arena, numbers = Birth.arena, count()
-
-    def from_seed(birth: Birth) -> Arena:
-        return arena(birth, Randomness.insecure_from_seed(f"{name}, {next(numbers)}".encode()))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Birth, "arena", from_seed)
-        yield
 
 
 def lived(seed: int, epsilon: float, *moments: int) -> dict[int, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import threading
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
+from pyramidion.vault import broker_http
 from pyramidion.vault.broker_http import CONNECTIONS, LONGEST
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
@@ -23,6 +25,7 @@ from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk
 
 BROKER = PrivateKey.new()
 TOKEN = bytes(32)
+LONG = 60.0  # seconds after which something that should have happened has not
 
 
 def grant(broker: PrivateKey = BROKER) -> Grant:
@@ -108,7 +111,7 @@ def asked(
     address: str, method: str, path: str, body: bytes = b"", **headers: str
 ) -> tuple[int, str]:
     parts = urlsplit(address)
-    connection = HTTPConnection(str(parts.hostname), parts.port, timeout=10)
+    connection = HTTPConnection(str(parts.hostname), parts.port, timeout=LONG)
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()
@@ -143,16 +146,23 @@ def test_an_error_is_a_sentence_with_a_status(desk: Desk) -> None:
 def test_a_body_that_is_too_long_is_not_read(desk: Desk, length: str) -> None:
     with desk.served() as address:
         parts = urlsplit(address)
-        with socket.create_connection((str(parts.hostname), int(parts.port or 0)), 10) as line:
+        with socket.create_connection((str(parts.hostname), int(parts.port or 0)), LONG) as line:
             line.sendall(f"POST /grants HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode())
             assert line.recv(12) == b"HTTP/1.0 422"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection ends because it waited too long."""
+    monkeypatch.setattr(broker_http._Handler, "timeout", 10 * LONG)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_thousand_connections_do_not_make_a_thousand_threads(desk: Desk) -> None:
     with desk.served() as address:
         parts = urlsplit(address)
         where = (str(parts.hostname), int(parts.port or 0))
-        lines = [socket.create_connection(where, 10) for _ in range(CONNECTIONS + 1)]
+        lines = [socket.create_connection(where, LONG) for _ in range(CONNECTIONS + 1)]
         try:
             assert lines[-1].recv(12) == b"HTTP/1.0 503"
         finally:
@@ -191,6 +201,12 @@ def test_a_revocation_is_taken_to_the_broker(desk: Desk) -> None:
             desk.rows(made, address)
 
 
+def answering() -> list[threading.Thread]:
+    """The threads that answer somebody."""
+    return [each for each in threading.enumerate() if "process_request_thread" in each.name]
+
+
+@pytest.mark.usefixtures("patient")
 def test_an_engineer_who_leaves_early_leaves_no_thread_behind(desk: Desk) -> None:
     desk.envelopes[0] = desk.seal("large", 0, batches=8, rows=60_000)
     made = desk.grant(0)
@@ -198,4 +214,8 @@ def test_an_engineer_who_leaves_early_leaves_no_thread_behind(desk: Desk) -> Non
         for _ in range(CONNECTIONS + 4):
             with desk.rows(made, address) as rows:
                 next(rows.batches())
+                assert answering()
+            for thread in answering():
+                thread.join(LONG)
+            assert answering() == []
         assert hello(address).store == "s"

@@ -3,7 +3,7 @@
 A table that costs ρ_j must carry noise of variance (kΩ)² h / 2ρ_j, one that costs ε_j noise of
 scale kΩh / ε_j. From the noise that is there follows what a table really lets through, as a
 share of what it costs: 1 where the two agree, 4 where Gaussian noise was halved. Shares
-are lower bounds, five standard deviations below what was measured. The formulas stand here once
+are lower bounds, six standard deviations below what was measured. The formulas stand here once
 more, so that an error in those of `pyramidion.privacy.budget` does not excuse itself.
 """
 
@@ -21,7 +21,7 @@ from pyramidion.counts.layout import Table
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pyramidion.settings import Settings
 
-DEVIATIONS = 5.0
+DEVIATIONS = 6.0
 MANY = 1_000  # cells from which on their mean is normal enough
 
 
@@ -65,7 +65,7 @@ def _mean_laplace(epsilon: Fraction, table: Table, settings: Settings) -> float:
 
 
 def _share(sizes: Floats, settings: Settings) -> float:
-    """One over the largest that the mean of these can be, five deviations allowed."""
+    """One over the largest that the mean of these can be, six deviations allowed."""
     cells, mean = sizes.size, float(sizes.mean())
     if mean == 0:
         return math.inf

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli import memory
-from pyramidion.cli.options import Commands, Parser, add_store, opened
+from pyramidion.cli.options import Commands, Parser, add_grant, add_store, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.text import several
 from pyramidion.errors import ObservationError, SchemaError
@@ -49,17 +49,10 @@ def add(commands: Commands[Parser]) -> None:
         required=True,
         help="the reason, for the deletion record, which stays: it must not say who",
     )
-    parser.add_argument(
-        "--grant",
-        metavar="FILE",
-        type=Path,
-        help="an answer to `vault request --erase`: erase the person from these files of the "
-        "vault too",
+    add_grant(
+        parser,
+        "an answer to `vault request --erase`: erase the person from these files of the vault too",
     )
-    parser.add_argument(
-        "--key", metavar="FILE", type=Path, help="the key that the request for the grant wrote"
-    )
-    parser.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
     add_passphrase(parser, "none, or a prompt")
     add_store(parser)
     parser.set_defaults(run=erase_person)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
+from pyramidion.cli.options import Clock, Commands, Parser, add_grant, add_store, moment, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, several, table
@@ -59,13 +59,7 @@ def add(commands: Commands[Parser]) -> None:
     people.add_argument(
         "--persons", metavar="FILE", type=Path, help="write the people behind these rows here"
     )
-    people.add_argument(
-        "--grant", metavar="FILE", type=Path, help="a grant of the vault's rows of that time"
-    )
-    people.add_argument(
-        "--key", metavar="FILE", type=Path, help="the key that the request for the grant wrote"
-    )
-    people.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
+    add_grant(people, "a grant of the vault's rows of that time")
     add_passphrase(asking, "none, or a prompt")
     add_store(asking)
     asking.set_defaults(run=exposure)

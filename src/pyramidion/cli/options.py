@@ -66,6 +66,15 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
 
 
+def add_grant(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str) -> None:
+    """A grant for rows of the vault, the key that opens it, and the broker that has the rows."""
+    parser.add_argument("--grant", metavar="FILE", type=Path, help=what)
+    parser.add_argument(
+        "--key", metavar="FILE", type=Path, help="the key that the request for the grant wrote"
+    )
+    parser.add_argument("--broker-at", metavar="ADDRESS", help="where the broker answers")
+
+
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add ``--quiet``."""
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no remarks")

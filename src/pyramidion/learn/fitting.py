@@ -127,17 +127,29 @@ class Trainer:
 
     @contextmanager
     def _timed(self, process: subprocess.Popen[bytes], within: float) -> Iterator[None]:
-        timer = threading.Timer(within, self._out_of_time, [process])
+        """Kill the process after a time; an answer that came as it was killed came too late.
+
+        Else the next piece would be told that it took too long, which has not begun.
+        """
+        deciding, over = threading.Lock(), False
+
+        def out_of_time() -> None:
+            with deciding:
+                if not over:
+                    self._late = True
+                    _kill(process)
+
+        timer = threading.Timer(within, out_of_time)
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
-
-    def _out_of_time(self, process: subprocess.Popen[bytes]) -> None:
-        self._late = True
-        _kill(process)
+            with deciding:
+                over = True
+        if self._late:
+            raise TimeoutError
 
     def _started(self, modules: set[str]) -> subprocess.Popen[bytes]:
         with self._starting:

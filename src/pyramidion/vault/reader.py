@@ -71,15 +71,18 @@ def open_grant(grant_text: str | bytes, key: PrivateKey, address: str) -> Grante
     connection, response = _sent(
         address, "POST", "/open", json.dumps({"answer": coded(token)}).encode()
     )
-    return GrantedRows(grant, connection, Opener(_Source(response, address), grant, token, key))
+    opener = Opener(_Source(response, address), grant, token, key)
+    return GrantedRows(grant, (response, connection), opener)
 
 
 class GrantedRows:
     """Rows on their way: read them once, one way or another, and in a ``with`` block."""
 
-    def __init__(self, grant: Grant, connection: HTTPConnection, opener: Opener) -> None:
+    def __init__(
+        self, grant: Grant, line: tuple[HTTPResponse, HTTPConnection], opener: Opener
+    ) -> None:
         self.grant = grant
-        self._connection, self._opener = connection, opener
+        self._line, self._opener = line, opener
         self._read = False
 
     @property
@@ -122,8 +125,9 @@ class GrantedRows:
         return self.read_all().to_pandas()
 
     def close(self) -> None:
-        """Let go of the broker."""
-        self._connection.close()
+        """Let go of the broker, which is told at once: the response holds the line by itself."""
+        for end in self._line:
+            end.close()
 
     def __enter__(self) -> Self:
         return self
