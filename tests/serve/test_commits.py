@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyramidion import Arrival
-from pyramidion.errors import Busy, ObservationError, StorageError
+from pyramidion.errors import BusyError, ObservationError, StorageError
 from pyramidion.serve import commits
 from pyramidion.serve.commits import Commits, Load
 from pyramidion.storage.hot import Receipt
@@ -119,7 +119,7 @@ def test_a_full_queue_refuses_and_takes_again_once_there_is_room(
     gathering = made(**room)
     first = store.hold(gathering)
     taken = [gathering.submit(Arrival("x"), rows_, size) for _ in range(2)]
-    with pytest.raises(Busy, match="send them again in 1 seconds") as busy:
+    with pytest.raises(BusyError, match="send them again in 1 seconds") as busy:
         [gathering.submit(Arrival("x"), rows_, size) for _ in range(2)]
     assert busy.value.status == 429
     assert busy.value.retry_after == 1
@@ -140,13 +140,13 @@ def test_when_to_come_back_follows_how_quickly_the_queue_went_down(
     store.hold(gathering)
     for pace, due in ((0.01, 1), (0.35, 4), (100.0, 60)):
         gathering._pace = pace
-        with pytest.raises(Busy) as busy:
+        with pytest.raises(BusyError) as busy:
             [gathering.submit(Arrival("x"), 1, 1) for _ in range(11)]
         assert busy.value.retry_after == due
 
 
 def test_the_error_of_a_full_queue_can_be_copied_whole() -> None:
-    found = copy(Busy("too much; come back", retry_after=7))
+    found = copy(BusyError("too much; come back", retry_after=7))
     assert (str(found), found.retry_after) == ("too much; come back", 7)
 
 
@@ -199,7 +199,7 @@ def test_closing_under_load_answers_what_was_taken_and_refuses_the_rest(store: S
         closing = beside.submit(gathering.close)
         while not gathering._closed:
             pass
-        with pytest.raises(Busy, match="being closed; send the observations again later"):
+        with pytest.raises(BusyError, match="being closed; send the observations again later"):
             gathering.submit(Arrival("late"), 1, 1)
         assert not closing.done()
         store.go.set()
@@ -223,7 +223,7 @@ def test_senders_that_hammer_a_store_are_each_answered_and_counted_once(stand: S
                     arrival = Arrival([sent[number]], f"row {number}")
                     assert gathering.submit(arrival, 1, 100).result(LONG) == Receipt(1, 0, 0)
                     break
-                except Busy:
+                except BusyError:
                     refused[0] += 1
                     threading.Event().wait(0.001)
 
