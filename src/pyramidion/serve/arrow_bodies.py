@@ -13,7 +13,7 @@ A message begins with a FlatBuffers table; Arrow has verified it when we look in
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,10 @@ def table_from(body: bytes, limits: Limits) -> pa.Table:
             table = reader.read_all()
         if table.num_rows > limits.rows:
             raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
+        table.validate()
+        _refuse_long(table, limits, _viewed)  # before each is looked at, as often as it is meant
         table.validate(full=True)
-        _refuse_long(table, limits)
+        _refuse_long(table, limits, _meant)
     except (FormatError, TooLargeError):
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError):
@@ -155,9 +157,9 @@ def _view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
-def _refuse_long(table: pa.Table, limits: Limits) -> None:
+def _refuse_long(table: pa.Table, limits: Limits, size_of: Callable[[pa.Array], int]) -> None:
     """Bound what the values of dictionaries and views take once each row has its own."""
-    size = sum(_size(chunk) for column in table.columns for chunk in column.chunks)
+    size = sum(size_of(chunk) for column in table.columns for chunk in column.chunks)
     if size > limits.body_bytes:
         raise TooLargeError(
             f"the values of an Arrow stream may take {limits.body_bytes} bytes here, each counted "
@@ -165,17 +167,24 @@ def _refuse_long(table: pa.Table, limits: Limits) -> None:
         )
 
 
-def _size(array: pa.Array) -> int:
-    kind = array.type
-    if len(array) == 0:
+def _viewed(array: pa.Array) -> int:
+    """The bytes that the views of a column mean; a view begins with its length."""
+    if not _view(array.type) or len(array) == 0:
         return 0
-    if _view(kind):
-        views = np.frombuffer(array.buffers()[1], np.int32)[array.offset * 4 :: 4][: len(array)]
-        return int(views[np.asarray(array.is_valid())].sum(dtype=np.int64))
-    if pa.types.is_dictionary(kind) and _long(kind.value_type):
-        lengths = pc.binary_length(array.dictionary).take(array.indices)
-        return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
-    return 0
+    views = np.frombuffer(array.buffers()[1], np.int32)[array.offset * 4 :: 4][: len(array)]
+    lengths = views[np.asarray(array.is_valid())]
+    if (lengths < 0).any():
+        raise FormatError(NOT_WHOLE)
+    return int(lengths.sum(dtype=np.int64))
+
+
+def _meant(array: pa.Array) -> int:
+    """The bytes of a column's dictionary, as often as they are meant."""
+    kind = array.type
+    if not pa.types.is_dictionary(kind) or not _long(kind.value_type) or len(array) == 0:
+        return 0
+    lengths = pc.binary_length(array.dictionary).take(array.indices)
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
 def _long(kind: pa.DataType) -> bool:

@@ -76,6 +76,8 @@ class Commits:
         self._closed = False
         self._former = 1
         """Requests of the last group."""
+        self.committed: Callable[[int], None] = lambda _: None
+        """Told how many requests shared each commit, for the metrics."""
         self._pace, self._took = 0.0, 0.0
         """Seconds for a request, and for a group, of late."""
         self._thread = threading.Thread(target=self._run, name="pyramidion commits", daemon=True)
@@ -131,6 +133,7 @@ class Commits:
         running = [each for each in group if each.answer.set_running_or_notify_cancel()]
         answers = self._answers([each.arrival for each in running]) if running else []
         self._settle(group, time.monotonic() - began)
+        self.committed(len(group))
         for each, answer in zip(running, answers, strict=True):
             if isinstance(answer, BaseException):
                 each.answer.set_exception(answer)

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 from starlette.responses import Response
 
-from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
 from pyramidion.serve.shapes import BYTES, SIGNED, Asked
 from pyramidion.signed import sign
 
@@ -44,6 +44,7 @@ async def export(call: Call) -> Response:
     name = model_of(call.pyramid, call.asked("model")).name
     header, payload = await apart(lambda: call.pyramid.export(name))
     data = await apart(lambda: sign(call.service.signer, MODEL, header, payload))
+    await read_by(call, "model")
     about = {"Expires": _date(header["expires"]), "Cache-Control": "no-store"}
     return Response(data, headers=about, media_type=BYTES)
 

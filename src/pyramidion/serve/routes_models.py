@@ -10,7 +10,7 @@ from pyramidion.errors import FormatError
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
-from pyramidion.serve.routing import Call, Routes, apart, model_of
+from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
 from pyramidion.serve.shapes import TEXT, json_of, listed, named, whole
 from pyramidion.serve.workloads import FIELDS, workload_from
 
@@ -86,6 +86,7 @@ async def loss(call: Call) -> Response:
     """A model's loss on the newest hot rows, beside the prior's: raw (P1), drop it when they go."""
     name = model_of(call.pyramid, call.asked("model")).name
     found = await apart(lambda: call.pyramid.loss(name))
+    await read_by(call, "loss")
     about = {"model": name, "loss": found.model, "prior": found.prior, "gain": found.gain}
     about |= {"kind": found.kind, "tested": found.tested, "at": found.at}
     return answer(about | {"guarantee": found.guarantee.to_dict()})

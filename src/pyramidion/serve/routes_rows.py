@@ -23,7 +23,7 @@ from pyramidion.serve.bodies import (
     arrow_parts,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart, rows_of
+from pyramidion.serve.routing import Call, Routes, apart, read_by, rows_of
 from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
 
@@ -81,8 +81,7 @@ async def training_set(call: Call) -> Response:
     first = await apart(lambda: next(tables, None))
     if first is None:
         raise StateError("the hot window is empty, so there is nothing to train on; observe")
-    by, token = call.caller.name, call.caller.id
-    await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what="training set"))
+    await read_by(call, "training set")
     whole = chain([first], tables)
     if wants_arrow(call.request):
         return StreamingResponse(arrow_parts(first.schema, whole), media_type=ARROW)

@@ -97,6 +97,12 @@ async def rows_of(call: Call) -> Rows:
     return await rows_in(await body_of(call.request, limits), kind_of(call.request), limits)
 
 
+async def read_by(call: Call, what: str) -> None:
+    """Have the audit log say who reads raw data, before any leaves; if it cannot, none does."""
+    by, token = call.caller.name, call.caller.id
+    await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what=what))
+
+
 @dataclass(frozen=True)
 class Route:
     """One route: what it is called by, who may, and what it says of itself."""

@@ -75,7 +75,9 @@ class Service:
         return Pyramid.open(self.folder / name, keys=self._holder(name), clock=self.clock)
 
     def _opened(self, name: str, opener: Callable[[str], Pyramid]) -> Stream:
-        return Stream(name, opener(name), self.limits)
+        stream = Stream(name, opener(name), self.limits)
+        stream.commits.committed = self.metrics.committed
+        return stream
 
     def _holder(self, name: str) -> str:
         return self._keys.replace(STREAM, name)

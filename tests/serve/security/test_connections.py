@@ -53,6 +53,18 @@ def alive(listening: Listening) -> bool:
     return found.startswith(b"HTTP/1.1 200")
 
 
+def cut_off(made: socket.socket, data: bytes, pause: float) -> bool:
+    """Whether the service ends a connection that sends the same again and again."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            made.sendall(data)
+        except OSError:
+            return True
+        time.sleep(pause)
+    return False
+
+
 def test_a_connection_that_says_nothing_is_closed(place: Place) -> None:
     with place[1].connect() as made:
         assert read_all(made) == b""
@@ -76,10 +88,7 @@ def test_drops_after_an_answer_are_not_waited_for_either(place: Place) -> None:
     with place[1].connect() as made:
         made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         made.recv(65_536)
-        with pytest.raises(OSError):  # noqa: PT011 reset or broken, as it happens
-            for _ in range(3_000):
-                made.sendall(b"G")
-                time.sleep(0.02)
+        assert cut_off(made, b"G", 0.02)
 
 
 def test_a_body_that_does_not_come_gets_408_and_the_connection_ends(place: Place) -> None:
@@ -179,14 +188,11 @@ def test_an_idle_connection_is_closed(place: Place) -> None:
 
 
 def test_an_answer_that_nobody_reads_is_given_up(place: Place) -> None:
-    guarded, listening = place
+    listening = place[1]
     with listening.connect() as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         asked = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
-        with pytest.raises(OSError):  # noqa: PT011 reset or broken, as it happens
-            for _ in range(100_000):
-                made.sendall(asked)
-                time.sleep(0.001)
+        assert cut_off(made, asked, 0.001)
     assert alive(listening)
 
 

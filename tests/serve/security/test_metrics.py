@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from pyramidion import Pyramid
 from pyramidion.errors import StorageError
 from pyramidion.serve.limits import Limits
-from pyramidion.serve.metrics import TYPE, Metrics
+from pyramidion.serve.metrics import TYPE
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,
@@ -159,10 +159,12 @@ def test_who_was_turned_away_is_counted_by_why(fresh: Callable[..., Guarded]) ->
     assert value(guarded, "turned_away_total", reason="logins") == 2
 
 
-def test_commits_have_their_sizes_told(guarded: Guarded) -> None:
-    metrics = Metrics(guarded.service)
-    metrics.committed(3)
-    assert metrics.registry.get_sample_value("pyramidion_commit_requests_sum") == 3
+def test_commits_have_their_sizes_told(fresh: Callable[..., Guarded]) -> None:
+    guarded = fresh()
+    path = f"/v1/streams/{STREAM}/observations"
+    for _ in range(3):
+        guarded.ask("POST", path, "observe", json=guarded.rows_json(2))
+    assert value(guarded, "commit_requests_sum") == 3
 
 
 def test_the_document_names_every_number_and_no_other(guarded: Guarded) -> None:

@@ -3,21 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
-
-from pyramidion.serve.limits import Limits
-from tests.serve.security.guarded import MARKER, OTHER, STREAM, Guarded, bearer
-
-FEW = settings(
-    max_examples=8,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
 )
+
+from pyramidion.serve.routing import OPEN
+from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer
+from tests.serve.security.test_roles import TABLE, address, routes_of
+
+REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431}
+"""What may come of a request, besides what its route says."""
+NAMES = {"stream": STREAM, "model": MODEL}
+"""Half of the requests ask for what is there."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A document, and behind it a service that may be changed."""
+    made = Guarded(tmp_path_factory.mktemp("told"))
+    made.create(STREAM, OTHER)
+    made.fill()
+    found = schemathesis.openapi.from_asgi("/openapi.json", made.app)
+    found.token = made.token()
+    yield found
+    made.close()
+
+
+PATHS = sorted({*TABLE, *(("GET", path) for path in OPEN - {"/docs", "/openapi.json"})})
+
+
+@pytest.mark.parametrize("route", PATHS, ids=" ".join)
+def test_the_service_answers_as_the_document_says(told: Any, route: tuple[str, str]) -> None:
+    method, path = route
+    if method.lower() not in told.raw_schema["paths"].get(path, {}):
+        return
+
+    @settings(
+        max_examples=20,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=told[path][method].as_strategy(), known=st.booleans())
+    def asked(case: Any, known: bool) -> None:
+        if known:
+            parts = case.path_parameters or {}
+            parts.update({name: NAMES[name] for name in NAMES.keys() & parts.keys()})
+        judge(case, case.call(headers=bearer(told.token)))
+
+    asked()
+
+
+def judge(case: Any, answer: Any) -> None:
+    assert answer.status_code in REFUSED or answer.status_code < 400, answer.text
+    if answer.status_code >= 400:
+        assert set(answer.json()) == {"error"}
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
+    case.validate_response(answer, checks=checks)
+
+
+def test_the_document_has_every_route_that_asks_for_a_token(guarded: Guarded) -> None:
+    paths = guarded.client.get("/openapi.json").json()["paths"]
+    known = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert routes_of(guarded.app) <= known
+
+
+def test_every_route_that_asks_for_a_token_says_so_in_the_document(guarded: Guarded) -> None:
+    paths = guarded.client.get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for method, about in methods.items():
+            asked = guarded.client.request(method, address(path))
+            assert (asked.status_code == 401) == (about.get("security") != []), (method, path)

@@ -159,7 +159,7 @@ def test_a_token_of_another_stream_cannot_tell_a_stream_from_none(
     guarded: Guarded, route: tuple[str, str]
 ) -> None:
     method, path = route
-    if not exists(guarded, route) or "{stream}" not in path and "{new}" not in path:
+    if not exists(guarded, route) or ("{stream}" not in path and "{new}" not in path):
         return
     token = guarded.token(streams=(OTHER,))
     there = guarded.ask(method, address(path), token=token)

@@ -164,7 +164,11 @@ def test_who_comes_and_goes_is_logged_by_id_without_name_or_secret(
         mark = made.split("_")[1]
         guarded.ask("DELETE", f"/v1/tokens/{mark}", token=admin)
     told = lines_of(log)
-    events = [(line["event"], line["token"]) for line in told if "roles" in line or "removed" in line["event"]]
+    events = [
+        (line["event"], line["token"])
+        for line in told
+        if "roles" in line or "removed" in line["event"]
+    ]
     assert events == [("token added", mark), ("token removed", mark)]
     asked = [(line["route"], line["token"]) for line in told if line["event"] == "request"]
     own = admin.split("_")[1]
