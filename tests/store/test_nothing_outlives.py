@@ -83,8 +83,9 @@ CATALOGUE = {
     },
     "batches": {
         **dict.fromkeys(("number", "step", "rows", "arrived"), PUBLIC),
-        **dict.fromkeys(("once", "sealed"), HOT),
+        "sealed": HOT,
     },
+    "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
     "ledger": dict.fromkeys(("id", "window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
@@ -231,6 +232,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
 VERBS: dict[type, dict[str, str]] = {
     Pyramid: {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
+        "observe_all": VERB,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
@@ -266,6 +268,7 @@ EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
     **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
+    "Arrival": "rows on their way to a verb, and the key that their sender gives them",
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
@@ -511,6 +514,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
+    known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():
