@@ -275,6 +275,7 @@ EXPORTS = {
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
+    "Revived": "P1: in memory, drops what it learned when it expires",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
     **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),
