@@ -237,6 +237,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
+        "note": "see ENTRIES; what a service tells",
         **dict.fromkeys(("reseed", "verify", "mend", "exposure"), VERB),
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
@@ -365,6 +366,7 @@ class Life:
         self.store.register("model", Ridge())
         header, _ = self.store.export("model")
         self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
+        self.store.note("rows.read", by="ada", token="0", what="training set")
         self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
