@@ -473,7 +473,7 @@ class Pyramid:
         It ends with the model, and after a `hot_step` at the latest. The audit log tells it.
         """
         self._usable()
-        now, told = self._now(), dict[str, Fact](name=name)
+        now = self._now()
 
         def done() -> Export:
             self._training.asked(name, now)
@@ -484,10 +484,10 @@ class Pyramid:
                 parts: Export = exports.exported(model, guarantee=promise, now=now, life=life)
             finally:
                 model.ended()
-            told["version"] = parts[0]["version"]
-            return parts
+            self._untold.append("model.exported", now, name=name, version=parts[0]["version"])
+            return parts  # or not, where the log does not tell it
 
-        return self._noted("model.exported", now, told, done)
+        return self._threads.move(done)
 
     def loss(self, name: str) -> Loss:
         """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""

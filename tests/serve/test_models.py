@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pyramidion.serve.routes_predictions import quickly
 from tests.serve.services import (
     ARROW_IN,
     ARROW_OUT,
@@ -62,6 +63,16 @@ def test_predictions_say_which_version_they_are_of(modelled: Inside) -> None:
     row = {"a": "1", "b": "x"}
     for body in (row, [row]):
         assert caller.post(f"{MODELS}/m/predictions", json=body).json()["version"] == version
+
+
+def test_a_model_that_takes_long_answers_a_row_as_the_store_does(modelled: Inside) -> None:
+    store, caller = modelled.service._streams["s"].pyramid, modelled.caller("train", "predict")
+    caller.put(f"{MODELS}/trees", json={"estimator": "RandomForestClassifier"})
+    row = {"a": "1", "b": "x"}
+    told = caller.post(f"{MODELS}/trees/predictions", json=row).json()["probabilities"]
+    assert np.allclose(told, store.predict_proba("trees", [row]), atol=1e-6)
+    assert not quickly(store.models["trees"])
+    assert quickly(store.models["m"])
 
 
 def test_features_that_are_ready_made_are_predicted_as_their_row(modelled: Inside) -> None:

@@ -1,7 +1,7 @@
 """Predictions: one row at once and in the event loop, many in a thread of their own.
 
-A thread costs more than all that is done for one row. What one row needs is a kernel for its
-features and a few dozen multiplications, which nobody else notices waiting for.
+A thread costs more than all that is done for one row. What one row needs of a linear model is a
+kernel for its features and a few dozen multiplications, which nobody else notices waiting for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
-from pyramidion.serve.routing import Call, Routes, apart, model_of, rows_in
+from pyramidion.serve.routing import SMALL, Call, Routes, apart, model_of, rows_in
 from pyramidion.serve.shapes import ASKED, PREDICTIONS
 from pyramidion.threads import emptied
 
@@ -46,7 +46,9 @@ async def predictions(call: Call) -> Response:
     body, kind = await body_of(call.request, call.service.limits), kind_of(call.request)
     model = model_of(call.pyramid, call.asked("model"))
     if kind == JSON and body[:1] == b"{" and model.available and probable(model):
-        return answer(_told(model) | {"probabilities": [_one(call, model, body)]})
+        quick = quickly(model) and len(body) <= SMALL
+        found = _one(call, model, body) if quick else await apart(lambda: _one(call, model, body))
+        return answer(_told(model) | {"probabilities": [found]})
     rows = (await rows_in(body, kind, call.service.limits)).rows
     return await apart(lambda: _many(call, model.name, rows))
 
@@ -55,6 +57,11 @@ def probable(model: Model) -> bool:
     """Whether it gives probabilities."""
     fitted = model.fitted
     return bool(model.classes) and fitted is not None and hasattr(fitted.estimator, "predict_proba")
+
+
+def quickly(model: Model) -> bool:
+    """Whether one row takes it microseconds; a forest would keep everybody waiting."""
+    return model.fitted is not None and model.fitted.quick is not None
 
 
 def _told(model: Model) -> dict[str, Any]:
