@@ -32,6 +32,7 @@ from pyramidion.errors import (
 
 FIRST, LONGEST = 0.1, 10.0  # seconds: the first wait, and the longest that no one asked for
 PATIENCE = 60.0  # seconds that a service may ask us to wait
+SLOW = 600.0  # seconds that training may take
 BUSY = (429, 502, 503, 504)
 ACCEPTED = (200, 201, 202, 204, 304)
 
@@ -86,11 +87,16 @@ class Calls:
         headers: Mapping[str, str] | None = None,
         twice: bool = True,
         retries: int | None = None,
+        slow: bool = False,
     ) -> httpx.Response:
-        """The answer to a request. ``twice``: whether doing it twice is as good as once."""
+        """The answer to a request. ``twice``: whether doing it twice is as good as once.
+
+        A ``slow`` one may take ten minutes, as training does.
+        """
+        given = {**(headers or {}), **({} if body is None else {"Content-Type": body.kind})}
         left = self._retries if retries is None else retries
         for attempt in range(left + 1):
-            problem, wait = self._once(method, path, body, params, headers, twice)
+            problem, wait = self._once(method, path, body, params, given, twice, slow)
             if isinstance(problem, httpx.Response):
                 return problem
             if wait is None or attempt == left:
@@ -127,15 +133,16 @@ class Calls:
         path: str,
         body: Body | None,
         params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         twice: bool,
+        slow: bool,
     ) -> tuple[httpx.Response | PyramidionError, float | None]:
         """An answer; or a problem, and how long to wait before the next try (None: no use)."""
-        kind = {} if body is None else {"Content-Type": body.kind}
         content = None if body is None else body.content
+        wait = httpx.Timeout(SLOW, connect=10.0) if slow else httpx.USE_CLIENT_DEFAULT
         try:
             answer = self._http.request(
-                method, path, content=content, params=params, headers={**kind, **(headers or {})}
+                method, path, content=content, params=params, headers=headers, timeout=wait
             )
         except httpx.TransportError as problem:
             # A connection that never was has done nothing.
@@ -143,9 +150,9 @@ class Calls:
             return _unreachable(problem), 0.0 if again else None
         if answer.status_code in ACCEPTED:
             return answer, None
-        wait = _after(answer) if answer.status_code in BUSY else None
-        useful = wait is not None and wait <= PATIENCE and (twice or answer.status_code == 429)
-        return refusal(answer), wait if useful else None
+        after = _after(answer) if answer.status_code in BUSY else None
+        useful = after is not None and after <= PATIENCE and (twice or answer.status_code == 429)
+        return refusal(answer), after if useful else None
 
 
 def _trusted(verify: bool | str | Path | ssl.SSLContext) -> bool | ssl.SSLContext:

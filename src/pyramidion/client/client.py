@@ -29,6 +29,9 @@ from pyramidion.toml import written
 Told = dict[str, Any]
 """What a service says of itself, as plain values."""
 
+TRAINING = {"twice": False, "slow": True}
+"""Waited for, and not asked for again meanwhile."""
+
 
 class Client:
     """A service at an address, asked with a token.
@@ -175,11 +178,11 @@ class Client:
         asked |= {} if only is None else {"only": _listed(only)}
         asked |= {"without": _listed(without)} if without else {}
         asked |= {} if merge is None else {"merge": {n: list(old) for n, old in merge.items()}}
-        return self._told("PUT", stream, "models", name, body=json_of(asked))
+        return self._told("PUT", stream, "models", name, body=json_of(asked), **TRAINING)
 
     def retrain(self, stream: str, name: str) -> Told:
         """Train a model again now; what serves goes on until it is ready."""
-        return self._told("POST", stream, "models", name, "retrain")
+        return self._told("POST", stream, "models", name, "retrain", **TRAINING)
 
     def unregister(self, stream: str, name: str) -> None:
         """Forget a model and its recipe."""
@@ -187,7 +190,7 @@ class Client:
 
     def loss(self, stream: str, name: str) -> Told:
         """A model's loss on the newest hot rows, beside the prior's: P1."""
-        return self._told("GET", stream, "models", name, "loss")
+        return self._told("GET", stream, "models", name, "loss", **TRAINING)
 
     def export(self, stream: str, name: str) -> bytes:
         """A trained model, signed, for an edge: P1, it ends with its rows. It is audited."""
