@@ -371,7 +371,7 @@ class Life:
         self.store.register("model", Ridge())
         header, _ = self.store.export("model")
         self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
-        self.store.note("rows.read", by="ada", token="0", what="training set")
+        self.store.note("rows.read", by="ada", token="0", what="training set")  # noqa: S106 an id
         self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
