@@ -225,10 +225,6 @@ class Client:
             body = Body(file.encode(), "application/toml")
         return self._told("PUT", stream, body=body, twice=False)
 
-    def delete(self, stream: str) -> None:
-        """Erase a stream."""
-        self._told("DELETE", stream, twice=False)
-
     def status(self, stream: str) -> Told:
         """What a stream holds now."""
         return self._told("GET", stream)
