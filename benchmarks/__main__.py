@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for the peers too: cores 
 
 from benchmarks import (
     client,
+    commits,
     counting,
     featurizing,
     hashing,
@@ -32,6 +33,7 @@ ALL = {
     "noise": noise.main,
     "memory": memory.main,
     "storing": storing.main,
+    "commits": commits.main,
     "sealing": sealing.main,
     "learning": learning.main,
 }

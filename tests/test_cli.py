@@ -386,7 +386,10 @@ def test_every_command_has_a_section_and_an_example(root, command):
     assert f"$ pyramidion {command} " in section[1]
 
 
-STORELESS = ("schema", "plan", "audit", "audit-log", "vault", "serve", "tokens", "demo", "evaluate")
+STORELESS = (
+    *("schema", "plan", "audit", "audit-log", "vault", "serve", "tokens", "edge", "demo"),
+    "evaluate",
+)
 
 
 @pytest.mark.parametrize("command", [name for name in commands() if name not in STORELESS])

@@ -40,6 +40,7 @@ __all__ = [
     "PyramidionError",
     "Receipt",
     "Request",
+    "Revived",
     "Revocation",
     "Schema",
     "SchemaError",
@@ -76,6 +77,7 @@ _HOMES = {
     ),
     "pyramidion.guarantee": ("Guarantee",),
     "pyramidion.learn.curves": ("LearningCurve",),
+    "pyramidion.learn.exports": ("Revived",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
     "pyramidion.learn.losses": ("Loss",),
     "pyramidion.learn.models": ("Model",),
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     )
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.curves import LearningCurve
+    from pyramidion.learn.exports import Revived
     from pyramidion.learn.featurizer import CountFeaturizer
     from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model

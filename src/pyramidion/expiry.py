@@ -68,9 +68,8 @@ class HighWater:
 class Deadline:
     """The moment from which on a copy answers no more, in microseconds since 1970.
 
-    ``clock`` is in seconds, as the store's, or one that is shared; it is at least ``latest``, in
-    microseconds: when the copy was made, say, should the clock be behind that. Once passed, a
-    deadline stays passed.
+    ``clock`` is in seconds, as the store's, or a `HighWater` that several deadlines share; it is
+    at least ``latest``, such as when the store made the copy. Once passed, a deadline stays passed.
 
     >>> times = iter([1.0, 2.0, 5.0, 1.0])
     >>> deadline = Deadline(5_000_000, lambda: next(times), passing=lambda: 0)

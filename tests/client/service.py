@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyramidion import Pyramid
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import MissingError, PyramidionError, UnknownCallerError
+from pyramidion.signed import sign
 
 ARROW = "application/vnd.apache.arrow.stream"
 TOKEN = "pyr_0123456789abcdef_" + "x" * 43
@@ -52,7 +53,8 @@ class Service:
         """Each is the answer to one request, in place of the real one; None: hang up."""
         self.hang_up_after: list[str] = []
         """Paths whose next answer is lost on its way, after it was done."""
-        self.exports: dict[str, tuple[bytes, str]] = {}
+        self.exports: dict[str, tuple[dict[str, Any], bytes]] = {}
+        """Header and payload of models that are not the store's."""
         handler = type("Handler", (_Handler,), {"service": self})
         self.connections: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -113,6 +115,8 @@ class Service:
                 return said({"withdrawn": name})
             case "GET", ["models"]:
                 return said({"models": [self.model(name) for name in store.models]})
+            case "GET", ["models", name, "export"]:
+                return self.export(name)
             case _, ["models", name, *rest]:
                 return self.of_model(method, name, rest, body, sent)
         raise MissingError("there is nothing at this address; /docs shows what there is")
@@ -127,8 +131,17 @@ class Service:
         return 200, snapshot_bytes(found, **given), {"ETag": tag}
 
     def model(self, name: str) -> dict[str, Any]:
+        if name in self.exports:
+            return {"name": name, "version": self.exports[name][0]["version"]}
         model = self.store.models[name]
-        return {"name": name, "classes": list(model.classes), "available": model.available}
+        told = {"name": name, "classes": list(model.classes), "available": model.available}
+        return told | {"version": getattr(model, "version", 1)}
+
+    def export(self, name: str) -> Answer:
+        if name not in self.exports and name not in self.store.models:
+            raise MissingError("there is no model of this name; register it first")
+        parts = self.exports.get(name) or self.store.export(name)
+        return 200, sign(self.signer, "model", *parts), {}
 
     def of_model(self, method: str, name: str, rest: Any, body: bytes, sent: Any) -> Answer:
         if method == "PUT":
@@ -138,12 +151,8 @@ class Service:
             assert asked.pop("estimator") == "LogisticRegression"
             self.store.register(name, LogisticRegression(**asked.pop("params")), **asked)
             return said(self.model(name))
-        if name not in self.store.models:
+        if name not in self.store.models and name not in self.exports:
             raise MissingError("there is no model of this name; register it first")
-        if (method, rest) == ("GET", ["export"]):
-            data, tag = self.exports[name]
-            found = sent.get("If-None-Match") == tag
-            return (304, b"", {"ETag": tag}) if found else (200, data, {"ETag": tag})
         if (method, rest) == ("GET", []):
             return said(self.model(name))
         if (method, rest) == ("DELETE", []):

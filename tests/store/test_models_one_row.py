@@ -34,7 +34,7 @@ def test_a_row_as_a_dict_is_answered_as_among_many(store: Pyramid, estimator: An
     one = store.predict_proba("model", ROW)
     assert one.shape == (1, 4)
     assert one.guarantee.level == "P1"
-    np.testing.assert_allclose(one[0], many[1], rtol=1e-6)
+    np.testing.assert_allclose(one[0], many[1], atol=1e-4)  # in 32 bits
     assert store.predict("model", ROW).tolist() == [model.classes[int(one.argmax())]]
 
 
@@ -44,7 +44,7 @@ def test_one_row_of_features_is_answered_as_the_row_is(store: Pyramid, estimator
     features = snapshot.featurize_one(ROW)
     found = model.proba_one(features)
     assert np.array_equal(found, model.predict_proba(snapshot, ROW)[0])
-    assert found.sum() == pytest.approx(1)
+    assert found.sum() == pytest.approx(1, abs=1e-4)  # in 32 bits
 
 
 def test_with_the_snapshot_a_model_picks_its_own_features(store: Pyramid) -> None:

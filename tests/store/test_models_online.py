@@ -233,9 +233,9 @@ def test_a_batch_that_is_being_acknowledged_when_training_begins_is_not_missed(
         assert committed.wait(LONG)
         return real(*given)
 
-    real = training._lesson
+    real = training.lesson
     monkeypatch.setattr(hot, "acknowledged", slow)
-    monkeypatch.setattr(training, "_lesson", lesson)
+    monkeypatch.setattr(training, "lesson", lesson)
     stand.clock.now = START + 11.5 * DAY
     observing = beside(store.observe, marked(11.5))
     store.register("learner", Learner())

@@ -161,7 +161,7 @@ def test_where_no_process_can_be_started_the_rows_leave(
 def test_what_nobody_thought_of_keeps_no_model(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
-    failing_once(monkeypatch, store._training, "_lesson", MemoryError())
+    failing_once(monkeypatch, store._training, "lesson", MemoryError())
     held = store.models
     with nothing_left(*LEAVES), pytest.raises(MemoryError) as problem:  # whose frames are held
         stepped(stand, store)

@@ -83,8 +83,9 @@ CATALOGUE = {
     },
     "batches": {
         **dict.fromkeys(("number", "step", "rows", "arrived"), PUBLIC),
-        **dict.fromkeys(("once", "sealed"), HOT),
+        "sealed": HOT,
     },
+    "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
     "ledger": dict.fromkeys(("id", "window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
@@ -112,6 +113,7 @@ ENTRIES = {
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
     "model.exported": {"name": PUBLIC, "version": PUBLIC},
+    "rows.read": dict.fromkeys(("by", "token", "what"), PUBLIC),
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
@@ -230,10 +232,12 @@ OUTPUTS: dict[type, dict[str, str]] = {
 VERBS: dict[type, dict[str, str]] = {
     Pyramid: {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
+        "observe_all": VERB,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
+        "note": "see ENTRIES; what a service tells",
         **dict.fromkeys(("reseed", "verify", "mend", "exposure"), VERB),
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
@@ -265,12 +269,14 @@ EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
     **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
+    "Arrival": "rows on their way to a verb, and the key that their sender gives them",
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
     **dict.fromkeys(
         ("FlooredScaler", "VowpalClassifier", "VowpalRegressor"), "P1 once fitted: in memory"
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
+    "Revived": "P1: in memory, drops what it learned when it expires",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
     **dict.fromkeys(("Request", "Grant", "Revocation", "revoke_grant"), PUBLIC),
@@ -360,6 +366,7 @@ class Life:
         self.store.register("model", Ridge())
         header, _ = self.store.export("model")
         self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
+        self.store.note("rows.read", by="ada", token="0", what="training set")  # noqa: S106
         self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
@@ -510,6 +517,7 @@ def test_every_exported_name_is_mapped():
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
+    known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():

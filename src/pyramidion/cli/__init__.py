@@ -14,6 +14,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     rows_in     import, observe
     rows_out    featurize, training-set, predict
     writers     the files they write
+    edge        predict away from the store
     models      list models, add and remove them, a learning curve
     estimators  a model's class and parameters, as they are written
     workload    a label and tables, as they are written

@@ -14,6 +14,7 @@ from pyramidion.cli import (
     audit,
     audit_log,
     demo,
+    edge,
     erasing,
     evaluate,
     exposure,
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_ledger(commands)
     rows_out.add(commands)
     models.add(commands)
+    edge.add(commands)
     store.add_tables(commands)
     erasing.add(commands)
     store.add_copies(commands)

@@ -45,6 +45,7 @@ def add(commands: Commands[Parser]) -> None:
     verbs = vault.add_subparsers(title="commands", metavar="COMMAND", required=True)
     vault_keys.add(verbs)
     _add_request(verbs)
+    _add_sign(verbs)
     _add_grant(verbs)
     _add_revoke(verbs)
     vault_rows.add(verbs)
@@ -167,6 +168,36 @@ def _columns(text: str | None, schema: Any) -> list[str]:
         what = repr(strangers[0]) if strangers else "what was given"
         raise SchemaError(f"{what} is no column of the store; choose of {', '.join(known)}")
     return asked
+
+
+def _add_sign(verbs: Commands[Parser]) -> None:
+    signing = verbs.add_parser(
+        "sign",
+        help="sign a request that a service drafted",
+        description="Sign a request that a service drafted for this key, once you have seen what "
+        "it asks for. It needs no store: run it where the private key is.",
+    )
+    signing.add_argument("draft", metavar="DRAFT.json", type=Path)
+    _add_key(signing, "the key of who asks, as `vault keygen` made it")
+    signing.add_argument("--output", metavar="FILE", type=Path, required=True, help="the request")
+    add_passphrase(signing, PROMPT)
+    add_json(signing)
+    signing.set_defaults(run=sign)
+
+
+def sign(arguments: argparse.Namespace) -> None:
+    """Sign a draft."""
+    from pyramidion.storage.disk import read
+    from pyramidion.vault.documents import Request
+
+    refuse_there(arguments.output)
+    made = Request.from_draft(read(arguments.draft), unlocked(arguments.key, arguments))
+    written(arguments.output, made.to_json())
+    if arguments.json:
+        print(json.dumps(_summary(made) | {"output": str(arguments.output)}))
+        return
+    print(_told(made))
+    print(f"wrote {arguments.output}: for the custodian, who may compare these fingerprints")
 
 
 # --- grant ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from pyramidion.errors import UnreachableError
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.signed import key_from
+from pyramidion.toml import written
 
 Told = dict[str, Any]
 """What a service says of itself, as plain values."""
@@ -212,8 +213,13 @@ class Client:
 
     def create(self, stream: str, schema: Schema, settings: Settings) -> Told:
         """Make a stream."""
-        told = settings.to_dict() | ({} if settings.private else {"epsilon": "inf"})
-        body = json_of({"schema": schema.to_toml(), "settings": told})
+        told = settings.to_dict()
+        if settings.private:
+            body = json_of({"schema": schema.to_toml(), "settings": told})
+        else:  # JSON has no infinity
+            given = {name: value for name, value in told.items() if value is not None}
+            file = f"{schema.to_toml()}\n{written({'settings': given})}"
+            body = Body(file.encode(), "application/toml")
         return self._told("PUT", stream, body=body, twice=False)
 
     def delete(self, stream: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pyramidion.checks import Value
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.guarantee import Guarantee
 from pyramidion.learn.jobs import aligned
 from pyramidion.learn.linear import Linear
 
@@ -20,7 +22,7 @@ class Predictions(Features):
     """Predictions that say what they promise: ``predictions.guarantee``."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answers:
     """The answers of one estimator: P1, as raw as the rows it learned from."""
 
@@ -50,7 +52,7 @@ class Answers:
         X = self._features(snapshot, rows)
         if not len(X):
             return Predictions.of(np.zeros((0, len(self.classes))), snapshot.guarantee.raw())
-        return Predictions.of(self._chances(X), snapshot.guarantee.raw())
+        return Predictions.of(self._chances(X), _raw(snapshot.guarantee))
 
     def proba_one(
         self, features: NDArray[Any], snapshot: Snapshot | None = None
@@ -95,6 +97,11 @@ class Answers:
             X = np.asarray(snapshot.array(rows))
         chosen = columns(self.names, snapshot)
         return X if chosen is None else X[:, chosen]
+
+
+@lru_cache(maxsize=8)
+def _raw(guarantee: Guarantee) -> Guarantee:
+    return guarantee.raw()
 
 
 def _is_one(rows: Any) -> bool:

@@ -16,6 +16,7 @@ from pyramidion.serve import (
     routes_rows,
     routes_service,
     routes_store,
+    routes_vault,
 )
 from pyramidion.serve.bodies import answer
 from pyramidion.serve.gate import Gate
@@ -32,6 +33,7 @@ ALL = (
     routes_models.routes,
     routes_predictions.routes,
     routes_store.routes,
+    routes_vault.routes,
     routes_service.routes,
 )
 

@@ -31,7 +31,7 @@ ObserveAll = Callable[[Sequence[Arrival]], Sequence[Receipt | PyramidionError]]
 
 GROUP_ROWS = 20_000  # of one group, unless a single request has more: others wait for it
 GROUP_REQUESTS = 1_000
-LINGER, MOST_LINGER = 0.25, 0.005  # of a commit's time, and seconds
+LINGER, MOST_LINGER = 0.5, 0.02  # of a commit's time, and seconds
 NEWEST = 0.2  # weight of the newest commit in the pace that is told
 MOST_RETRY = 60  # seconds
 
@@ -75,7 +75,7 @@ class Commits:
         self._changed = threading.Condition()
         self._closed = False
         self._former = 1
-        """Requests of the last group."""
+        """Requests of the last group, or half of one before: senders are not all equally quick."""
         self.committed: Callable[[int], None] = lambda _: None
         """Told how many requests shared each commit, for the metrics."""
         self._pace, self._took = 0.0, 0.0
@@ -175,7 +175,7 @@ class Commits:
         rows, size = sum(each.rows for each in group), sum(each.size for each in group)
         with self._changed:
             self.load = self.load.plus(-rows, -size, -len(group))
-            self._former = len(group)
+            self._former = max(len(group), self._former // 2)
             pace = took / len(group)
             self._pace += (pace - self._pace) * (NEWEST if self._pace else 1.0)
             self._took += (took - self._took) * (NEWEST if self._took else 1.0)

@@ -172,6 +172,18 @@ NAMED: dict[str, Shape] = {
     "Groups": whole(groups=listed(NAMES)),
     "NewGroup": closed(("features",), features=listed(TEXT, minItems=2)),
     "Why": closed(("why",), why=TEXT | {"minLength": 1}),
+    "NewRequest": closed(
+        ("from", "to", "columns", "reason", "engineer", "key", "broker"),
+        **{
+            "from": {"type": ["string", "number"], "description": "when the first row arrived"},
+            "to": {"type": ["string", "number"], "description": "up to when, not with it"},
+            "columns": listed(TEXT, minItems=1),
+            "reason": TEXT | {"description": "stays in the audit log; must not name a person"},
+            "engineer": TEXT | {"description": "who asks"},
+            "key": TEXT | {"description": "the public key of who asks, as `keygen` wrote it"},
+            "broker": TEXT | {"description": "the broker's public key, as broker.json has it"},
+        },
+    ),
     "NewToken": closed(
         ("name", "roles"),
         name=TEXT,
@@ -212,6 +224,7 @@ FEATURES = Body({JSON: named("Features"), ARROW: BINARY})
 PREDICTIONS = Body({JSON: named("Predictions"), ARROW: BINARY})
 TRAINING = Body({LINES: TEXT, ARROW: BINARY})
 LOG = Body({LINES: TEXT})
+DRAFT = Body({JSON: FREE})
 SIGNED = Body({BYTES: BINARY})
 
 WHY = Asked("why", "the reason, for the record; it must not name a person", needed=True)

@@ -1,0 +1,218 @@
+"""What an edge holds: snapshots and models, in memory alone, each until it expires.
+
+A thread looks after them. While the service does not answer, those at hand serve until they
+expire; a model that the service has no more is dropped at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.checks import nearest
+from pyramidion.client import Client, FreshSnapshot
+from pyramidion.counts.snapshot import Snapshot
+from pyramidion.errors import ExpiredError, MissingError, PyramidionError
+from pyramidion.expiry import HighWater
+from pyramidion.signed import unsign
+
+KIND = "model"
+"""What an exported model is signed as."""
+
+HASTE = 0.5  # seconds between looks where something is missing
+NOTHING = "it has not come from the service yet"
+
+
+class Revived(Protocol):
+    """A model away from its store; see `pyramidion.learn.exports`."""
+
+    classes: tuple[Any, ...]
+    version: int
+    expires: int
+
+    @property
+    def expired(self) -> bool:
+        """Whether it predicts no more."""
+
+    def predict(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
+        """The likeliest class, or the expected number."""
+
+    def predict_proba(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
+        """A probability for each class."""
+
+    def proba_one(self, features: NDArray[Any], snapshot: Snapshot) -> NDArray[np.float64]:
+        """A probability for each class, for one row of all features that a snapshot gives."""
+
+
+Revive = Callable[[Mapping[str, Any], bytes, Callable[[], float]], Revived]
+
+
+def revived(header: Mapping[str, Any], payload: bytes, clock: Callable[[], float]) -> Revived:
+    """A model from its export."""
+    found: Revived = import_module("pyramidion.learn.exports").Revived.from_parts(
+        header, payload, clock
+    )
+    return found
+
+
+class HeldModel:
+    """One model of a stream, as new as the service's."""
+
+    def __init__(self, client: Client, stream: str, name: str, revive: Revive) -> None:
+        self._client, self._revive = client, revive
+        self.stream, self.name = stream, name
+        self.trouble = NOTHING
+        self._held: Revived | None = None
+        self._whole = 0
+
+    def current(self) -> Revived:
+        """The model at hand; refuses where its time is over."""
+        held = self._held
+        if held is None or held.expired:
+            self._held = None
+            raise ExpiredError(
+                f"model {self.name!r} is not at hand: {self.trouble or 'its time is over'}; "
+                f"ask again when the service has answered"
+            )
+        return held
+
+    @property
+    def lacking(self) -> bool:
+        """Whether there is none that answers."""
+        held = self._held
+        return held is None or held.expired
+
+    def renew(self, time: HighWater) -> None:
+        """Take what the service has now, if that is another; drop what it has no more."""
+        try:
+            told = self._client.model(self.stream, self.name)
+            if self._as_good(told, time()):
+                self.trouble = ""
+                return
+            data = self._client.export(self.stream, self.name)
+            header, payload = unsign(data, KIND, self._client.key())
+            now = time.seen(int(header.get("made", 0)))
+            found = self._revive(header, bytes(payload), lambda: time() / 1_000_000)
+        except MissingError as problem:
+            self._held, self.trouble = None, str(problem)
+        except PyramidionError as problem:
+            self.trouble = str(problem)
+        except Exception as problem:  # one that nobody foresaw may hold values
+            self.trouble = f"it cannot be revived here ({type(problem).__name__})"
+        else:
+            self._held, self.trouble = found, ""
+            self._whole = now + (found.expires - now) // 2
+
+    def _as_good(self, told: Mapping[str, Any], now: int) -> bool:
+        """Whether the model at hand is the service's, and lives for a while."""
+        held = None if self.lacking else self._held
+        return held is not None and told.get("version") == held.version and now < self._whole
+
+
+class Copies:
+    """All that an edge holds, by stream and by model."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Mapping[str, Sequence[str]],
+        *,
+        clock: Callable[[], float],
+        every: float,
+        revive: Revive = revived,
+    ) -> None:
+        self._client, self._every = client, every
+        self._time = HighWater(wall=lambda: int(clock() * 1_000_000))
+        self._snapshots: dict[str, FreshSnapshot | None] = dict.fromkeys(wanted)
+        self._troubles = dict.fromkeys(wanted, NOTHING)
+        self._models = {
+            (stream, name): HeldModel(client, stream, name, revive)
+            for stream, names in wanted.items()
+            for name in names
+        }
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="pyramidion edge", daemon=True)
+
+    def begin(self) -> Self:
+        """Look once, then begin to look after them."""
+        self.look()
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for fresh in self._snapshots.values():
+            if fresh is not None:
+                fresh.close()
+        self._models.clear()
+        self._client.close()
+
+    # --- what is at hand ----------------------------------------------------------------------
+
+    def snapshot(self, stream: str) -> Snapshot:
+        """The tables of a stream; refuses where their time is over."""
+        if stream not in self._snapshots:
+            told = nearest(stream, list(self._snapshots))
+            raise MissingError(f"this edge has no stream of this name; {told}")
+        fresh = self._snapshots[stream]
+        if fresh is None or fresh.current.expired:
+            why = self._troubles[stream] if fresh is None else fresh.trouble
+            raise ExpiredError(
+                f"the tables of stream {stream!r} are not at hand: {why or 'their time is over'}; "
+                f"ask again when the service has answered"
+            )
+        return fresh.current
+
+    def model(self, stream: str, name: str) -> Revived:
+        """A model of a stream; refuses where its time is over."""
+        self.snapshot(stream)
+        found = self._models.get((stream, name))
+        if found is None:
+            known = [model for of, model in self._models if of == stream]
+            remedy = nearest(name, known) if known else "it holds none of this stream"
+            raise MissingError(f"this edge has no model of this name; {remedy}")
+        return found.current()
+
+    def lacking(self) -> dict[str, str]:
+        """What does not answer now, and why."""
+        found = {}
+        for stream in self._snapshots:
+            try:
+                self.snapshot(stream)
+            except ExpiredError as problem:
+                found[stream] = str(problem)
+        for (stream, name), model in list(self._models.items()):
+            if model.lacking:
+                found[f"{stream}/{name}"] = model.trouble or "its time is over"
+        return found
+
+    # --- looked after ---------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take what is new; what fails is told, and tried again."""
+        for stream, fresh in self._snapshots.items():
+            try:
+                if fresh is None:
+                    self._snapshots[stream] = self._client.snapshot(stream, every=self._every)
+            except PyramidionError as problem:
+                self._troubles[stream] = str(problem)
+        for model in self._models.values():
+            model.renew(self._time)
+
+    def _keep(self) -> None:
+        while not self._stop.wait(HASTE if self._hurried() else self._every):
+            with suppress(Exception):  # whatever it was, the next look may fare better
+                self.look()
+
+    def _hurried(self) -> bool:
+        missing = None in self._snapshots.values()
+        return missing or any(model.lacking for model in list(self._models.values()))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from pyramidion import Client
+from pyramidion.edge.access import Callers
+from pyramidion.edge.app import create_app
+from pyramidion.edge.copies import Copies
+from pyramidion.edge.server import bound
+from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
+from tests.client.service import TOKEN, Service, until
+from tests.edge.toys import Toy, export
+from tests.store.stores import SECOND, Stand
+
+ASKER = "pyr_00000000000000aa_" + "q" * 43
+
+
+def line(token: str) -> str:
+    _, mark, secret = token.split("_", 2)
+    return f"{mark} {hashlib.sha256(secret.encode()).hexdigest()}\n"
+
+
+@dataclass
+class Edge:
+    copies: Copies
+    http: httpx.Client
+    hashes: Path
+
+    def post(self, path: str, rows: Any, **given: Any) -> httpx.Response:
+        return self.http.post(f"/v1/streams/flights/{path}", json=rows, **given)
+
+
+@pytest.fixture
+def edge(service: Service, stand: Stand, tmp_path: Path) -> Iterator[Edge]:  # noqa: F811
+    """An edge that holds a stream and two models: one of classes, one of a number."""
+    now = int(stand.clock.now * SECOND)
+    service.exports = {"late": export(0.25, now), "delay": export(7.5, now, classes=())}
+    hashes = tmp_path / "hashes"
+    hashes.write_text(line(ASKER))
+    upstream = Client(service.url, token=TOKEN, clock=stand.clock, retries=0)
+    wanted = {"flights": ["late", "delay"]}
+    copies = Copies(upstream, wanted, clock=stand.clock, every=0.05, revive=Toy).begin()
+    listening = bound("127.0.0.1", 0)
+    config = uvicorn.Config(create_app(copies, Callers(hashes)), log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {ASKER}"}) as http:
+        yield Edge(copies, http, hashes)
+    server.should_exit = True
+    thread.join()
+    copies.close()

@@ -1,0 +1,183 @@
+"""An edge as people run it: it goes on while the store is killed, and is renewed after that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from pyramidion import Pyramid
+from tests.client.service import TOKEN, until
+from tests.edge.conftest import ASKER, line
+from tests.store.stores import TIMELESS, rows, settled, tiny
+
+ROWS = rows(3).drop_columns(["t", "y"]).to_pylist()
+LATE = "/v1/streams/flights/models/late/predictions"
+
+models = pytest.mark.skipif(
+    find_spec("pyramidion.learn.exports") is None, reason="models cannot be exported yet"
+)
+
+
+class World:
+    """A folder with a store, an upstream over it, and an edge before that."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.upstream: subprocess.Popen[str] | None = None
+        self.edge: subprocess.Popen[str] | None = None
+        self.http = httpx.Client(headers={"Authorization": f"Bearer {ASKER}"}, timeout=30)
+        given: Any = {"keys": f"file:{folder / 'store.key'}"}
+        settings = tiny(count_window=50, hot_step="1d")
+        with Pyramid.create(folder / "store", TIMELESS, settings, **given) as store:
+            store.observe(rows(50).drop_columns(["t"]))
+            settled(store).advance()
+            store.observe(rows(30, seed=2).drop_columns(["t"]))
+            if find_spec("pyramidion.learn.exports") is not None:
+                store.register("late", LogisticRegression())
+
+    def more(self) -> None:
+        """The store gets rows while it is nobody's, and another window is sealed."""
+        with Pyramid.open(self.folder / "store", keys=f"file:{self.folder / 'store.key'}") as store:
+            store.observe(rows(50, seed=3).drop_columns(["t"]))
+            settled(store).advance()
+
+    def begin_upstream(self, *life: str) -> None:
+        where = [str(self.folder), str(self.port), *life]
+        self.upstream = begun("tests.edge.upstream", *where)
+        assert self.upstream.stdout is not None
+        assert self.upstream.stdout.readline()
+
+    def kill_upstream(self) -> None:
+        assert self.upstream is not None
+        self.upstream.send_signal(signal.SIGKILL)
+        self.upstream.wait()
+
+    def begin_edge(self, *given: str) -> None:
+        token, hashes = self.folder / "token", self.folder / "hashes"
+        token.write_text(TOKEN + "\n")
+        hashes.write_text(line(ASKER))
+        self.edge = begun(
+            "pyramidion", "edge", "--from", f"http://127.0.0.1:{self.port}",
+            "--token-file", str(token), "--token-hash-file", str(hashes),
+            "--stream", "flights", "--port", "0", "--every", "0.2", *given,
+        )  # fmt: skip
+        assert self.edge.stdout is not None
+        self.http.base_url = self.edge.stdout.readline().split()[-1]
+
+    def ready(self) -> bool:
+        try:
+            return self.http.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def windows(self) -> int:
+        answer = self.http.post("/v1/streams/flights/features", json=ROWS)
+        assert answer.status_code == 200, answer.text
+        found: int = answer.json()["guarantee"]["windows"]
+        return found
+
+    def close(self) -> None:
+        self.http.close()
+        for process in (self.upstream, self.edge):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def begun(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="pyramidion-", dir=where) as folder:
+        made = World(Path(folder))
+        yield made
+        made.close()
+
+
+def test_features_go_on_while_the_store_is_killed_and_are_renewed_when_it_is_back(
+    world: World,
+) -> None:
+    world.begin_upstream()
+    world.begin_edge()
+    until(world.ready, 60)
+    assert world.windows() == 1
+    world.kill_upstream()
+    assert [world.windows() for _ in range(50)] == [1] * 50
+    world.more()
+    assert world.windows() == 1
+    world.begin_upstream()
+    until(lambda: world.windows() == 2, 60)
+
+
+def test_an_edge_that_begins_before_the_store_waits_for_it(world: World) -> None:
+    world.begin_edge()
+    until(lambda: alive(world), 60)
+    answer = world.http.post("/v1/streams/flights/features", json=ROWS)
+    assert answer.status_code == 503
+    assert "are not at hand: the service is not there" in answer.json()["error"]["message"]
+    world.begin_upstream()
+    until(world.ready, 60)
+    assert world.windows() == 1
+
+
+def alive(world: World) -> bool:
+    try:
+        return world.http.get("/healthz").json() == {"alive": True}
+    except httpx.TransportError:
+        return False
+
+
+def test_copies_end_without_the_store(world: World) -> None:
+    world.begin_upstream("3")
+    world.begin_edge()
+    until(world.ready, 60)
+    world.kill_upstream()
+    until(lambda: not world.ready(), 60)
+    answer = world.http.post("/v1/streams/flights/features", json=ROWS)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "ExpiredError"
+
+
+def test_an_edge_stops_when_it_is_asked_to(world: World) -> None:
+    world.begin_upstream()
+    world.begin_edge()
+    until(world.ready, 60)
+    assert world.edge is not None
+    world.edge.send_signal(signal.SIGTERM)
+    assert world.edge.wait(30) in (0, -signal.SIGTERM)
+
+
+@models
+def test_predictions_go_on_while_the_store_is_killed_and_are_renewed_when_it_is_back(
+    world: World,
+) -> None:
+    world.begin_upstream()
+    world.begin_edge("--model", "late")
+    until(world.ready, 120)
+    before = world.http.post(LATE, json=ROWS).json()
+    assert len(before["probabilities"]) == 3
+    world.kill_upstream()
+    for _ in range(50):
+        assert world.http.post(LATE, json=ROWS).json() == before
+    world.more()
+    world.begin_upstream()
+    until(lambda: world.http.post(LATE, json=ROWS).json()["version"] > before["version"], 120)
