@@ -113,7 +113,6 @@ ENTRIES = {
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
     "model.exported": {"name": PUBLIC, "version": PUBLIC},
-    "rows.read": dict.fromkeys(("by", "token", "what"), PUBLIC),
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},

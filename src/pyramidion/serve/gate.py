@@ -6,7 +6,6 @@ which would print what it says.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
@@ -14,8 +13,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyramidion.errors import PyramidionError
+from pyramidion.serve import logs
 from pyramidion.serve.limits import Limits
-from pyramidion.serve.logs import REQUESTS
 from pyramidion.serve.refusals import LongError, refusal, surprise
 from pyramidion.serve.service import Service
 
@@ -127,16 +126,14 @@ class Passage:
         route = getattr(self._scope.get("route"), "path", UNROUTED)
         status = self._status or 499  # the caller left, and got nothing
         self._service.metrics.answered(route, method, status, seconds)
-        if REQUESTS.isEnabledFor(logging.INFO):
-            REQUESTS.info("request", extra=self._told(method, route, status, seconds))
-
-    def _told(self, method: str, route: str, status: int, seconds: float) -> dict[str, Any]:
-        return {
+        told: dict[str, Any] = {
             "method": method,
             "route": route,
             "status": status,
             "seconds": round(seconds, 6),
-            "token": self._scope.get(CALLER),
             "bytes_in": self._came,
             "bytes_out": self._went,
         }
+        if CALLER in self._scope:
+            told["token"] = self._scope[CALLER]
+        logs.request(told)

@@ -172,10 +172,14 @@ def test_a_connection_that_is_cut_in_a_body_takes_nothing_with_it(place: Place) 
     assert set(admission.answering.values()) == {0}
 
 
-def test_more_connections_than_may_be_are_closed(place: Place) -> None:
-    made = [place[1].connect() for _ in range(8)]
-    time.sleep(0.1)
-    with place[1].connect() as one_more:
+def test_more_connections_than_may_be_are_closed(fresh: Makes, listening: Listens) -> None:
+    place = listening(fresh(Limits(connections=2, header_seconds=600)))
+    made = [place.connect() for _ in range(2)]
+    for each in made:  # both are there before a third comes
+        each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert each.recv(65_536).startswith(b"HTTP/1.1 200")
+        each.sendall(b"G")  # not idle
+    with place.connect() as one_more:
         assert read_all(one_more) == b""
     for each in made:
         each.close()
