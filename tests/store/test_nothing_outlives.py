@@ -113,6 +113,7 @@ ENTRIES = {
     "store.copied": {"key": DRAWN, "to": PUBLIC},
     "store.restored": {},
     "model.exported": {"name": PUBLIC, "version": PUBLIC},
+    "rows.read": dict.fromkeys(("by", "token", "what"), PUBLIC),
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
@@ -365,7 +366,7 @@ class Life:
         self.store.register("model", Ridge())
         header, _ = self.store.export("model")
         self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
-        self.store.note("rows.read", by="ada", token="0", what="training set")
+        self.store.note("rows.read", by="ada", token=str(0), what="training set")
         self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
         for day in (131.2, 131.3):
