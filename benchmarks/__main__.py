@@ -17,6 +17,7 @@ from benchmarks import (
     memory,
     noise,
     sealing,
+    service,
     storing,
     whole,
 )
@@ -31,6 +32,7 @@ ALL = {
     "memory": memory.main,
     "storing": storing.main,
     "sealing": sealing.main,
+    "service": service.main,
     "learning": learning.main,
 }
 
