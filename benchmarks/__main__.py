@@ -19,6 +19,7 @@ from benchmarks import (
     memory,
     noise,
     sealing,
+    service,
     storing,
     whole,
 )
@@ -35,6 +36,7 @@ ALL = {
     "storing": storing.main,
     "commits": commits.main,
     "sealing": sealing.main,
+    "service": service.main,
     "learning": learning.main,
 }
 
