@@ -45,7 +45,7 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 
 .PHONY: system
 system: ## Debian packages that some parts need (as root; otherwise nothing)
-	@echo "no Debian packages are needed yet"
+	@command -v curl > /dev/null || { apt-get update -qq && apt-get install -qq -y curl; }
 
 .PHONY: clean
 clean: ## remove the environment and all caches
