@@ -92,6 +92,15 @@ def nothing_lost_or_twice(served: Process, made: list[Observer]) -> None:
 Start = Callable[..., Process]
 
 
+def test_a_stop_as_soon_as_it_says_where_it_serves_closes_the_stores(tmp_path: Path) -> None:
+    for _ in range(3):  # before the server takes signals, or after
+        process = Process(tmp_path)
+        try:
+            assert process.stop() in (0, 130)
+        finally:
+            process.close()
+
+
 def test_a_stop_finishes_what_was_taken(process: Start) -> None:
     served = process()
     served.create(epsilon=float("inf"), delta=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,14 +138,18 @@ def serve(arguments: argparse.Namespace) -> None:
     pair = arguments.certificate, arguments.certificate_key
     certificate = None if arguments.certificate is None else Certificate(*pair)
     ours_to_interrupt()
-    with logged(), bound(arguments.host, arguments.port) as listening:
-        host, port = listening.getsockname()[:2]
-        service = Service(
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until it serves
+    with (
+        logged(),
+        bound(arguments.host, arguments.port) as listening,
+        Service(
             arguments.data,
             keys=arguments.keys or KEYS,
             limits=_limits(arguments),
             open_metrics=arguments.open_metrics,
-        )
+        ) as service,
+    ):
+        host, port = listening.getsockname()[:2]
         scheme = "http" if certificate is None else "https"
         where = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         if not len(service.tokens):

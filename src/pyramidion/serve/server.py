@@ -58,22 +58,19 @@ class _Server(uvicorn.Server):
 
 
 def serve(service: Service, listening: socket.socket, certificate: Certificate | None) -> None:
-    """Answer until a signal says stop; then finish what was taken, and close the stores."""
-    try:
-        config = uvicorn.Config(
-            create_app(service),
-            http=connections(service.limits),
-            ws="none",
-            h11_max_incomplete_event_size=service.limits.header_bytes,
-            timeout_keep_alive=service.limits.idle_seconds,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE,
-            ssl_certfile=None if certificate is None else str(certificate.chain),
-            ssl_keyfile=None if certificate is None else str(certificate.key),
-        )
-        _Server(config).run(sockets=[listening])
-    finally:
-        service.close()
+    """Answer until a signal says stop, then finish what was taken; the stores stay open."""
+    config = uvicorn.Config(
+        create_app(service),
+        http=connections(service.limits),
+        ws="none",
+        h11_max_incomplete_event_size=service.limits.header_bytes,
+        timeout_keep_alive=service.limits.idle_seconds,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE,
+        ssl_certfile=None if certificate is None else str(certificate.chain),
+        ssl_keyfile=None if certificate is None else str(certificate.key),
+    )
+    _Server(config).run(sockets=[listening])

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -131,6 +132,12 @@ class Service:
     def troubles(self) -> dict[str, str]:
         """What is wrong with which stream."""
         return {s.name: s.trouble for s in list(self._streams.values()) if s.trouble}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Finish what was taken, and let go of every store."""
