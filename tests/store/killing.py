@@ -26,6 +26,7 @@ from random import Random
 from typing import Any
 
 from pyramidion import Pyramid, Settings, killpoints
+from tests.forking import forked
 from tests.store import killing_checks as checks
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, births_told
@@ -104,7 +105,7 @@ class Ordeal:
         """Let a child go on, until the kill point or for a time; whether it was killed."""
         self.plan[self.next + VERBS]  # made here once, not by each child
         reader, writer = os.pipe()
-        child = os.fork()
+        child = forked()
         if child == 0:
             try:
                 os.close(reader)

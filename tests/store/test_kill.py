@@ -29,6 +29,7 @@ from pyramidion.killpoints import POINTS
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
 from pyramidion.storage.data_keys import DataKeys
+from tests.forking import forked
 from tests.store import killing_workload as work
 from tests.store.killing import KILLS, OUTSIDE, Aftermath, Ordeal, lived_through
 
@@ -170,7 +171,7 @@ def test_a_store_killed_while_it_is_made_is_there_whole_or_not_at_all(folder: Pa
     random, made = Random(0), Counter[bool]()
     for run in range(20):
         path, keys = folder / f"new {run}" / "store", f"file:{folder / f'new {run}' / 'key'}"
-        child = os.fork()
+        child = forked()
         if child == 0:
             try:
                 while run == 0:  # however fast it is, this one is killed before it has begun
