@@ -64,7 +64,10 @@ class Served:
         command = "from pyramidion.cli import run; run()"
         serve = ["serve", "--data", str(data), "--keys", keys, "--port", "0", "--json"]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", command, *serve], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", command, *serve],
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / "log").open("w"),
+            text=True,
         )
         assert self.process.stdout is not None
         self.port = int(json.loads(self.process.stdout.readline())["url"].rpartition(":")[2])
