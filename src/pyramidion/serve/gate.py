@@ -81,7 +81,7 @@ class Passage:
         self._receive = receive
         self._send = send
         self._begun = time.perf_counter()
-        self._came = self._went = self._status = 0
+        self._came = self._status = 0
 
     async def receive(self) -> Message:
         """What comes in, as far as there is room for it."""
@@ -97,7 +97,6 @@ class Passage:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             self._add_headers(message)
-        self._went += len(message.get("body", b""))
         await self._send(message)
 
     def _add_headers(self, message: Message) -> None:
@@ -117,7 +116,7 @@ class Passage:
             await answer(self._scope, self.receive, self.send)
 
     def done(self) -> None:
-        """Count it and log it."""
+        """Count it and log it. How long a body was tells of its rows, and a log outlives them."""
         self._service.admission.release(self._came)
         if PLACE in self._scope:
             self._service.admission.leave(self._scope[PLACE])
@@ -131,8 +130,6 @@ class Passage:
             "route": route,
             "status": status,
             "seconds": round(seconds, 6),
-            "bytes_in": self._came,
-            "bytes_out": self._went,
         }
         if CALLER in self._scope:
             told["token"] = self._scope[CALLER]

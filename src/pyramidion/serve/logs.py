@@ -23,7 +23,7 @@ import msgspec
 from pyramidion.serve.refusals import LOG, places
 
 FIELDS = (
-    *("method", "route", "status", "seconds", "token", "bytes_in", "bytes_out"),
+    *("method", "route", "status", "seconds", "token"),
     *("places", "reason", "stream", "by", "roles", "streams", "trouble"),
 )
 """What a line may hold besides its time, level and event; all else that is given is left out."""
