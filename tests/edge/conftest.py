@@ -15,7 +15,7 @@ from pyramidion import Client
 from pyramidion.edge.access import Callers
 from pyramidion.edge.app import create_app
 from pyramidion.edge.copies import Copies
-from pyramidion.edge.server import bound
+from pyramidion.listening import bound
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
 from tests.client.service import TOKEN, Service, until
 from tests.edge.toys import Toy, export

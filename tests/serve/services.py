@@ -18,12 +18,12 @@ import httpx
 import pyarrow as pa
 import uvicorn
 
+from pyramidion.listening import bound
 from pyramidion.schema import Schema
 from pyramidion.serve.access import EVERY, ROLES, Tokens
 from pyramidion.serve.app import create_app
 from pyramidion.serve.bodies import ARROW
 from pyramidion.serve.limits import Limits
-from pyramidion.serve.server import bound
 from pyramidion.serve.service import Service
 from pyramidion.toml import written
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows

@@ -91,7 +91,8 @@ def edge(arguments: argparse.Namespace) -> None:
     from pyramidion.client import Client
     from pyramidion.edge.access import Callers
     from pyramidion.edge.copies import Copies
-    from pyramidion.edge.server import Certificate, bound, serve
+    from pyramidion.edge.server import serve
+    from pyramidion.listening import Certificate, bound
 
     keep()
     callers = Callers(arguments.token_hash_file)

@@ -128,8 +128,8 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     refuse_missing("the service", ["fastapi", "uvicorn", "msgspec", "prometheus_client"], "serve")
+    from pyramidion.listening import Certificate, bound
     from pyramidion.serve.logs import logged
-    from pyramidion.serve.server import Certificate, bound
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
 

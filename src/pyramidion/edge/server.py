@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
-from typing import NamedTuple
 
 import uvicorn
 
 from pyramidion.edge.access import Callers
 from pyramidion.edge.app import create_app
 from pyramidion.edge.copies import Copies
-from pyramidion.errors import StorageError
+from pyramidion.listening import Certificate
 
 GRACE = 10  # seconds that requests have to finish once a stop was asked for
-
-
-class Certificate(NamedTuple):
-    """Files for TLS."""
-
-    chain: Path
-    key: Path
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is said, or asyncio would not switch off waiting for more to send (40 ms).
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-    except OSError:
-        found.close()
-        raise StorageError(f"{host} port {port} is taken or not ours; choose another") from None
-    return found
 
 
 def serve(

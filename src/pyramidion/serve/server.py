@@ -6,40 +6,15 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
 
 import uvicorn
 
-from pyramidion.errors import StorageError
+from pyramidion.listening import BACKLOG, Certificate
 from pyramidion.serve.app import create_app
 from pyramidion.serve.connections import connections
 from pyramidion.serve.service import Service
 
-BACKLOG = 2_048  # connections that wait to be taken
 GRACE = 30  # seconds that requests have to finish once a stop was asked for
-
-
-class Certificate(NamedTuple):
-    """Files for TLS."""
-
-    chain: Path
-    key: Path
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is said, or asyncio would not switch off waiting for more to send (40 ms).
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(BACKLOG)  # who calls before all is ready waits, and is answered then
-    except OSError:
-        found.close()
-        raise StorageError(f"{host} port {port} is taken or not ours; choose another") from None
-    return found
 
 
 class _Server(uvicorn.Server):

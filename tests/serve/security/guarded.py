@@ -18,13 +18,13 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from pyramidion.learn.estimators import estimator_named
+from pyramidion.listening import bound
 from pyramidion.serve.access import ROLES, Tokens
 from pyramidion.serve.app import create_app
 from pyramidion.serve.bodies import ARROW
 from pyramidion.serve.connections import connections
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.logs import logged
-from pyramidion.serve.server import bound
 from pyramidion.serve.service import Service
 from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny
 
