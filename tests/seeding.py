@@ -12,27 +12,36 @@ from itertools import count
 
 import pytest
 
-from pyramidion.counts.arena import Arena
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.randomness import Randomness
+
+DRAWING = ("birth", "exponential", "quantiles")
+"""Modules of `pyramidion.privacy` that draw where they are given no source."""
 
 
 @contextmanager
 def seeded(name: str) -> Iterator[None]:
-    """Have the noise of windows, in the order they are born, and hash keys come from a name.
+    """Have noise, private quantiles and hash keys come from a name, each in the order drawn.
 
     Hash keys are those of featurizers; a store has its own among its keys.
     """
-    arena, windows, keys = Birth.arena, count(), count()
-
-    def noisy(birth: Birth, randomness: Randomness | None = None) -> Arena:
-        source = Randomness.insecure_from_seed(f"{name}, {next(windows)}".encode())
-        return arena(birth, source if randomness is None else randomness)
+    keys = count()
 
     def key(size: int) -> bytes:
         return sha256(f"{name}, key {next(keys)}".encode()).digest()[:size]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Birth, "arena", noisy)
+        for module in DRAWING:
+            sources = Sources(f"{name}, {module}")
+            patch.setattr(f"pyramidion.privacy.{module}.Randomness", sources)
         patch.setattr("pyramidion.learn.counting.secrets.token_bytes", key)
         yield
+
+
+class Sources:
+    """Stands for `Randomness`: each call gives the next of a name's sources."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._numbers = name, count()
+
+    def __call__(self) -> Randomness:
+        return Randomness.insecure_from_seed(f"{self._name}, {next(self._numbers)}".encode())
