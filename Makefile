@@ -19,7 +19,7 @@ demo: $(VENV)/warm ## replay a year of flights through a store; plots go to buil
 
 .PHONY: test
 test: $(VENV)/warm ## set up and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 .PHONY: check
 check: $(VENV)/installed ## style, types and import rules
