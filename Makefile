@@ -11,7 +11,8 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: demo ## set up and show the demo
+run: $(VENV)/warm ## set up and serve a year of flights that flows while one looks; Ctrl-C ends it
+	@$(BIN)/pyramidion live
 
 .PHONY: demo
 demo: $(VENV)/warm ## replay a year of flights through a store; plots go to build/demo

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 
+from pyramidion.counts.snapshot_file import LIFE
+from pyramidion.serve.service import Service
+from pyramidion.settings import Settings
 from pyramidion.signed import key_from
 from pyramidion.toml import written
 from tests.serve.services import Inside, error_of, told_rows, wait_for
-from tests.store.stores import DAY, SCHEMA, TINY
+from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 
 STREAM = "/v1/streams/s"
 
@@ -229,3 +233,23 @@ def test_what_no_route_takes_is_refused_in_the_same_shape(shared: Inside) -> Non
     assert error_of(caller.get("/nix")) == (404, "MissingError")
     assert error_of(caller.patch(STREAM)) == (405, "RequestError")
     assert error_of(caller.get(f"{STREAM}/")) == (404, "MissingError")
+
+
+def test_a_stream_may_live_by_a_clock_of_its_own(tmp_path: Path) -> None:
+    real, simulated = Clock(), Clock()
+    simulated.pass_(1_000 * DAY)
+    keys = f"file:{tmp_path}/keys/{{stream}}.key"
+    settings = Settings(**TINY)
+    with Service(tmp_path / "data", keys=keys, clock=real, clocks={"s": simulated}) as service:
+        ours, other = (service.create(name, SCHEMA, settings) for name in ("s", "t"))
+        assert service.now == other.now == other.pyramid.status().at
+        assert ours.now == ours.pyramid.status().at == other.now + 1_000 * DAY * 1_000_000
+        ours.pyramid.observe(rows(50, simulated.now))
+        simulated.pass_(10 * DAY)
+        ours.pyramid.advance()
+        _, _, ends = ours.packed(service.signer)
+        assert ours.now < ends <= ours.now + LIFE
+    with Service(tmp_path / "data", keys=keys, clock=real, clocks={"s": simulated}) as service:
+        ours, other = service.every
+        assert (ours.now, other.now) == (ours.pyramid.status().at, other.pyramid.status().at)
+        assert ours.now > other.now

@@ -24,7 +24,8 @@ traceback. Everything heavy is imported by the command that needs it, so
     passphrases asked for, or read from a file
     audit       what leaks, measured on stores made for it
     audit_log   what was done with a store: show, verify, export
-    demo        a year of flights, and plots
+    demo        a year of flights, and plots; live: the same, served while it flows
+    scratch     temporary directories of which nothing is left
     evaluate    the paper's figures, and a report
     progress    bars, remarks, and a stop that loses nothing
 """

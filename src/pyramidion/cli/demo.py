@@ -5,14 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
-import signal
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +23,7 @@ from pyramidion.cli.options import (
     ours_to_interrupt,
 )
 from pyramidion.cli.progress import bar, remark
+from pyramidion.cli.scratch import scratch
 
 if TYPE_CHECKING:
     from pyramidion.demo.flights import Flights
@@ -108,7 +105,7 @@ def demo(arguments: argparse.Namespace) -> None:
 def _months(arguments: argparse.Namespace, year: Year) -> Iterator[Month]:
     """Go through the year in a temporary store; each line is printed when its month is over."""
     with (
-        _scratch() as place,
+        scratch(1, lambda told: remark(arguments, told)) as (place,),
         bar(arguments, "flights", year.rows) as progress,
         closing(year.replay(place, progress.update)) as replay,  # Ctrl-C closes the store first
     ):
@@ -116,27 +113,6 @@ def _months(arguments: argparse.Namespace, year: Year) -> Iterator[Month]:
             if not arguments.json:
                 progress.write(_line(month), file=sys.stdout)
             yield month
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A temporary directory of which nothing is left, however the work ends.
-
-    Being terminated counts as Ctrl-C, and once it is being removed neither is heard.
-    """
-    heard = {}
-    if threading.current_thread() is threading.main_thread():
-        heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    place = Path(tempfile.mkdtemp(prefix="pyramidion-demo-"))
-    try:
-        yield place
-    finally:
-        for number in heard:
-            signal.signal(number, signal.SIG_IGN)
-        shutil.rmtree(place)
-        for number, before in heard.items():
-            signal.signal(number, before)
 
 
 # --- what is printed ---------------------------------------------------------------------------

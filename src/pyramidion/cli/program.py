@@ -19,6 +19,7 @@ from pyramidion.cli import (
     evaluate,
     exposure,
     intrusion,
+    live,
     models,
     plan,
     rows_in,
@@ -112,5 +113,6 @@ def _parser() -> argparse.ArgumentParser:
     audit_log.add(commands)
     audit.add(commands)
     demo.add(commands)
+    live.add(commands)
     evaluate.add(commands)
     return parser

@@ -5,6 +5,7 @@ models      what the store trains
 raw         the same models, trained on every raw flight so far
 year        month by month: predict, then observe; what an attacker would see meanwhile
 plots       pictures of it
+flow        the year as a stream that lives, sent to a service day by day
 """
 
 from __future__ import annotations

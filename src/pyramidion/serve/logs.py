@@ -152,14 +152,18 @@ def request(told: dict[str, Any]) -> None:
 
 
 @contextmanager
-def logged(stream: TextIO | None = None) -> Iterator[None]:
-    """Meanwhile everything that is logged comes out as JSON lines, by default on stderr."""
+def logged(stream: TextIO | None = None, *, troubles: bool = False) -> Iterator[None]:
+    """Meanwhile everything that is logged comes out as JSON lines, by default on stderr.
+
+    With ``troubles``, warnings and errors alone.
+    """
     root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
     former = root.level, access.disabled, logging.raiseExceptions, threading.excepthook
     handler = Behind(stream or sys.stderr)
     root.addHandler(handler)
-    _writing.append(handler)
-    root.setLevel(logging.INFO)
+    if not troubles:
+        _writing.append(handler)
+    root.setLevel(logging.WARNING if troubles else logging.INFO)
     logging.captureWarnings(True)
     access.disabled = True  # it would tell paths and queries
     logging.raiseExceptions = False  # a line that cannot be made is not told with its values
@@ -168,7 +172,8 @@ def logged(stream: TextIO | None = None) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        _writing.remove(handler)
+        if not troubles:
+            _writing.remove(handler)
         root.setLevel(former[0])
         logging.captureWarnings(False)
         _, access.disabled, logging.raiseExceptions, threading.excepthook = former

@@ -115,7 +115,7 @@ class _OfStreams(Collector):
         """What the streams hold now."""
         families = _families()
         for stream in self._service.every:
-            for name, labels, value in _told(stream, self._service.now):
+            for name, labels, value in _told(stream, stream.now):
                 families[name].add_metric([stream.name, *labels], value)
         return families.values()
 

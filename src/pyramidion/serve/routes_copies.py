@@ -31,8 +31,7 @@ async def snapshot(call: Call) -> Response:
         tag = await apart(call.stream.etag)
         if _has(held, tag):
             return Response(status_code=304, headers={"ETag": _weak(tag)})
-    service = call.service
-    data, tag, ends = await apart(lambda: call.stream.packed(service.signer, service.now))
+    data, tag, ends = await apart(lambda: call.stream.packed(call.service.signer))
     # Nobody on the way keeps it: it would outlive the windows in it.
     headers = {"ETag": _weak(tag), "Expires": _date(ends), "Cache-Control": "no-store"}
     return Response(data, headers=headers, media_type=BYTES)

@@ -70,7 +70,7 @@ def _draft(call: Call, asked: dict[str, Any]) -> Request:
         raise FormatError(
             "reason, engineer, key and broker must be text, columns a list of names; send them so"
         )
-    now = call.service.now
+    now = call.stream.now
     first, last = interval(asked.get("from"), asked.get("to"), now)
     _refuse_unknown(call, columns)
     key = cast("PrivateKey", Elsewhere(_public(asked["key"])))

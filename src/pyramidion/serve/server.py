@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 
@@ -18,7 +20,23 @@ GRACE = 30  # seconds that requests have to finish once a stop was asked for
 
 
 class _Server(uvicorn.Server):
-    """Stops at a signal, and leaves the process to who called it: the stores are not closed yet."""
+    """Stops at a signal, and leaves the process to who called it: the stores are not closed yet.
+
+    Or when an event is set, for who cannot send one; a signal sets it too.
+    """
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        self._stop.set()
+        super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop; asked ten times a second."""
+        return await super().on_tick(counter) or self._stop.is_set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -32,8 +50,19 @@ class _Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def serve(service: Service, listening: socket.socket, certificate: Certificate | None) -> None:
-    """Answer until a signal says stop, then finish what was taken; the stores stay open."""
+def serve(
+    service: Service,
+    listening: socket.socket,
+    certificate: Certificate | None = None,
+    *,
+    stop: threading.Event | None = None,
+    grace: int = GRACE,
+) -> None:
+    """Answer until a signal says stop, or ``stop`` is set, then finish what was taken.
+
+    That may take ``grace`` seconds. The stores stay open. A signal sets ``stop``, so that others
+    know at once.
+    """
     config = uvicorn.Config(
         create_app(service),
         http=connections(service.limits),
@@ -44,8 +73,8 @@ def serve(service: Service, listening: socket.socket, certificate: Certificate |
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=grace,
         ssl_certfile=None if certificate is None else str(certificate.chain),
         ssl_keyfile=None if certificate is None else str(certificate.key),
     )
-    _Server(config).run(sockets=[listening])
+    _Server(config, stop or threading.Event()).run(sockets=[listening])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -35,7 +35,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Service:
-    """All that is served from one data directory."""
+    """All that is served from one data directory.
+
+    ``clock`` is the service's own, and that of every stream which has none in ``clocks``: a stream
+    may live by a simulated time, and who logs in meanwhile by the real one.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Service:
         limits: Limits | None = None,
         open_metrics: bool = False,
         clock: Clock = time.time,
+        clocks: Mapping[str, Clock] | None = None,
     ) -> None:
         if STREAM not in keys:
             raise SchemaError(
@@ -58,6 +63,7 @@ class Service:
         self.admission.refused = self.metrics.turned_away
         self.open_metrics = open_metrics
         self.clock = clock
+        self._clocks = dict(clocks or {})
         self._keys = keys
         self._changing = threading.Lock()
         (folder / OWN).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,19 +79,23 @@ class Service:
             raise
 
     def _open(self, name: str) -> Pyramid:
-        return Pyramid.open(self.folder / name, keys=self._holder(name), clock=self.clock)
+        clock = self._clock_of(name)
+        return Pyramid.open(self.folder / name, keys=self._holder(name), clock=clock)
 
     def _opened(self, name: str, opener: Callable[[str], Pyramid]) -> Stream:
-        stream = Stream(name, opener(name), self.limits)
+        stream = Stream(name, opener(name), self.limits, self._clock_of(name))
         stream.commits.committed = self.metrics.committed
         return stream
 
     def _holder(self, name: str) -> str:
         return self._keys.replace(STREAM, name)
 
+    def _clock_of(self, name: str) -> Clock:
+        return self._clocks.get(name, self.clock)
+
     @property
     def now(self) -> int:
-        """The clock in microseconds."""
+        """The service's own clock in microseconds; what concerns a stream goes by `Stream.now`."""
         return int(self.clock() * 1_000_000)
 
     # --- streams ----------------------------------------------------------------------------
@@ -118,7 +128,8 @@ class Service:
 
         def made(name: str) -> Pyramid:
             path, keys = self.folder / name, self._holder(name)
-            return Pyramid.create(path, schema, settings, keys=keys, clock=self.clock)
+            clock = self._clock_of(name)
+            return Pyramid.create(path, schema, settings, keys=keys, clock=clock)
 
         with self._changing:
             if self.closed:

@@ -16,7 +16,7 @@ from pyramidion.errors import PyramidionError
 from pyramidion.serve.commits import Commits
 from pyramidion.serve.limits import Limits
 from pyramidion.storage.hot import Receipt
-from pyramidion.system import Pyramid
+from pyramidion.system import Clock, Pyramid
 
 TICK = 1.0  # seconds between looks at what is due
 
@@ -24,8 +24,9 @@ TICK = 1.0  # seconds between looks at what is due
 class Stream:
     """A store that is open for as long as the service runs."""
 
-    def __init__(self, name: str, pyramid: Pyramid, limits: Limits) -> None:
+    def __init__(self, name: str, pyramid: Pyramid, limits: Limits, clock: Clock) -> None:
         self.name = name
+        self._clock = clock
         self.pyramid = pyramid
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
@@ -40,6 +41,11 @@ class Stream:
         self._stop = threading.Event()
         self._timer = threading.Thread(target=self._tick, name=f"pyramidion timer of {name}")
         self._timer.start()
+
+    @property
+    def now(self) -> int:
+        """The stream's clock in microseconds: the system's, or one that is simulated."""
+        return int(self._clock() * 1_000_000)
 
     def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
         """Have rows observed with what others send; they are durable when the promise is kept."""
@@ -57,12 +63,12 @@ class Stream:
                 self._tags[snapshot] = etag_of(snapshot, stream=self.name)
             return self._tags[snapshot]
 
-    def packed(self, signer: Ed25519PrivateKey, now: int) -> tuple[bytes, str, int]:
+    def packed(self, signer: Ed25519PrivateKey) -> tuple[bytes, str, int]:
         """The tables that are served now, signed; their etag, and when they end.
 
         The bytes are not kept: they would hold tables whose windows have retired.
         """
-        snapshot = self.pyramid.snapshot()
+        snapshot, now = self.pyramid.snapshot(), self.now
         tag = self._etag(snapshot)
         with self._packing:  # one at a time: each takes the memory of the tables
             data = snapshot_bytes(snapshot, stream=self.name, now=now, signer=signer)
