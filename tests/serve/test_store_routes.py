@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -250,6 +251,13 @@ def test_a_stream_may_live_by_a_clock_of_its_own(tmp_path: Path) -> None:
         _, _, ends = ours.packed(service.signer)
         assert ours.now < ends <= ours.now + LIFE
     with Service(tmp_path / "data", keys=keys, clock=real, clocks={"s": simulated}) as service:
+        simulated.pass_(3_600)
         ours, other = service.every
+        ours.pyramid.observe(rows(50, simulated.now))
+        simulated.pass_(3_600)
+        left = ((ours.pyramid.snapshot().expires or 0) - ours.now) / 1_000_000
+        told = service.metrics.exposition().decode()
+        (line,) = re.findall(r'^pyramidion_snapshot_expires_seconds.*"s". (.*)$', told, re.M)
+        assert float(line) == left > 0
         assert (ours.now, other.now) == (ours.pyramid.status().at, other.pyramid.status().at)
         assert ours.now > other.now
