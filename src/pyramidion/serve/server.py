@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,11 @@ from pyramidion.serve.app import create_app
 from pyramidion.serve.connections import connections
 from pyramidion.serve.service import Service
 
+SWITCH = 0.0005
+"""Seconds after which a thread of Python's must let another one have its turn, if that waits.
+
+With Python's own 0.005 a prediction that comes while a window seals waits that long whenever it
+let go of the lock, which it does with every system call."""
 GRACE = 30  # seconds that requests have to finish once a stop was asked for
 
 
@@ -48,4 +54,16 @@ def serve(service: Service, listening: socket.socket, certificate: Certificate |
         ssl_certfile=None if certificate is None else str(certificate.chain),
         ssl_keyfile=None if certificate is None else str(certificate.key),
     )
-    _Server(config).run(sockets=[listening])
+    with _switching(SWITCH):
+        _Server(config).run(sockets=[listening])
+
+
+@contextmanager
+def _switching(seconds: float) -> Iterator[None]:
+    """Meanwhile threads take turns after so many seconds."""
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(former)
