@@ -223,7 +223,7 @@ def breakdown() -> None:
         total = float(np.median(took[kind])) * 1e6
         read, said = inside[str(kind)]
         print(
-            f"       {('a row', 'a vector')[kind]:<9} {reading} {read:.0f} µs ({read / total:.1%}), "
+            f"       {('a row', 'a vector')[kind]:<9}{reading} {read:.0f} µs ({read / total:.1%}), "
             f"predict {said:.0f} µs ({said / total:.1%}), network and framework "
             f"{total - read - said:.0f} µs ({1 - (read + said) / total:.1%}), in all {total:.0f} µs"
         )
@@ -308,13 +308,15 @@ def arrow_in(report: Report, served: Served) -> None:
         writer.write_table(batch)
     line = Line(served)
     request = line.request("POST", "/observations", sink.getvalue().to_pybytes(), ARROW)
+    line.close()  # a service closes one that rests for long
     folder = Path(tempfile.mkdtemp(prefix="pyramidion-bench-"))
     settings = Settings(epsilon=1.0, delta=1e-9, count_window="1d", hot_window="2d")
     with Pyramid.create(
         folder / "store", rows.schema(), settings, keys=f"file:{folder}/key"
     ) as store:
-        line.send(request)
         store.observe(batch)
+        line = Line(served)
+        line.send(request)
         ours, peers = [], []
         for _ in range(15):
             ours.append(_timed(line, request))
