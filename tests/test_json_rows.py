@@ -206,9 +206,9 @@ def test_a_door_survives_pickling():
     twin = pickle.loads(pickle.dumps(DOOR))  # noqa: S301
     body = json.dumps(ROW, ensure_ascii=False).encode()
     assert twin.keys(body).tolist() == DOOR.keys(body).tolist()
-    assert twin._plans is twin._encoder.plans
-    assert not np.shares_memory(twin._plans.places, DOOR._plans.places)
-    assert (twin._plans.places[:, 0] != DOOR._plans.places[:, 0]).all()
+    assert twin.plans is twin._encoder.plans
+    assert not np.shares_memory(twin.plans.places, DOOR.plans.places)
+    assert (twin.plans.places[:, 0] != DOOR.plans.places[:, 0]).all()
 
 
 # Numbers against a naive twin

@@ -35,18 +35,19 @@ class JsonRows:
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self._plans = encoder.plans
-        self._tables = len(encoder.shapes)
-        self._sought: Bundle | None = None
+        self.plans = encoder.plans
+        self.tables = len(encoder.shapes)
+        self.sought: Bundle | None = None
+        """What the kernel finds names by; None where it cannot."""
         if _ESCAPED.isdisjoint("".join(encoder.schema.feature_names)):
-            self._sought = _searchable(encoder.schema.feature_names)
+            self.sought = _searchable(encoder.schema.feature_names)
 
     def keys(self, body: bytes | bytearray | memoryview) -> Keys:
         """The keys of the row that a body is: keys[table, 0]."""
         row = body if type(body) is bytes else bytes(body)
-        if self._sought is not None:
-            out = np.empty((self._tables, 1), dtype=np.uint64)
-            if kernels.encode_json(self._plans.places, self._sought.places, row, out):
+        if self.sought is not None:
+            out = np.empty((self.tables, 1), dtype=np.uint64)
+            if kernels.encode_json(self.plans.places, self.sought.places, row, out):
                 return out
         return self.slowly(row)
 

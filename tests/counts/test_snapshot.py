@@ -107,6 +107,8 @@ def test_all_doors_give_the_same_features(given: dict[str, Any]) -> None:
         np.testing.assert_array_equal(snapshot.featurize_json(body), array[i])
         nested = json.dumps(row | {"more": []}).encode()  # not for the kernel
         np.testing.assert_array_equal(snapshot.featurize_json(nested), array[i])
+        assert type(snapshot.vector_of_json(bytearray(body))) is np.ndarray
+        np.testing.assert_array_equal(snapshot.vector_of_json(memoryview(body)), array[i])
     checked = snapshot._door.rows(rows)
     np.testing.assert_array_equal(snapshot.array(checked), array)
     keys = checked.matrix(0, 60)
@@ -188,6 +190,7 @@ def test_an_expired_snapshot_holds_nothing_and_answers_nothing() -> None:
         lambda: snapshot.featurize(rows_of(3)),
         lambda: snapshot.featurize_one(row),
         lambda: snapshot.featurize_json(b"{}"),
+        lambda: snapshot.vector_of_json(b"{}"),
         lambda: snapshot.featurize_keys(keys),
         lambda: snapshot.without(door.observations(rows_of(3))),
     ):

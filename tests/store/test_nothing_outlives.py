@@ -259,7 +259,7 @@ VERBS: dict[type, dict[str, str]] = {
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
-        **dict.fromkeys(("featurize_json", "estimates"), PAID),
+        **dict.fromkeys(("featurize_json", "vector_of_json", "estimates"), PAID),
         **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),

@@ -10,7 +10,7 @@ and takes nothing. Noise enters at birth, before the first count.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from hashlib import blake2b
@@ -175,8 +175,12 @@ class Arena:
         done: list[tuple[int, int, int]] = []
         gate, stopped = Event(), Event()
 
-        def count(table: int) -> None:
+        def count_all(some: Sequence[int]) -> None:
             gate.wait()
+            for table in some:
+                count(table)
+
+        def count(table: int) -> None:
             slots = self._slots(min(len(observations), CHUNK))
             for start in range(0, len(observations), CHUNK):
                 if stopped.is_set():
@@ -189,9 +193,11 @@ class Arena:
         wanted = [index[name] for name in index if names is None or name in names]
         tables = sorted(wanted, key=self._effort)
         before, counting = self.rows, list[Future[None]]()
-        pool = ThreadPoolExecutor(threads if len(observations) >= _FEW else 1)
+        alone = threads == 1 or len(observations) < _FEW  # handing tables over takes longer then
+        pool = ThreadPoolExecutor(1 if alone else threads)
         try:
-            counting = [pool.submit(count, table) for table in tables]
+            shares = [tables] if alone else [[table] for table in tables]
+            counting = [pool.submit(count_all, some) for some in shares]
             self._broken = True
             gate.set()
             for counted in counting:

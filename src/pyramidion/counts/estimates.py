@@ -43,11 +43,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyramidion.bundle_kernels import Bundle
-from pyramidion.counts import estimate_kernels
+from pyramidion.counts import estimate_kernels, row_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Table
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
+from pyramidion.json_kernels import GIVEN_UP
+from pyramidion.json_rows import JsonRows
 from pyramidion.schema import Label, Schema
 from pyramidion.settings import Settings
 
@@ -318,6 +320,17 @@ class Estimates:
         """Write the features of one row, keys[table, 0], into out[column], raw ones too."""
         bad: int = estimate_kernels.estimate_one(self._one.places, keys, out)
         if bad:
+            self._refuse_code(bad)
+
+    def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
+        """The same for a row that a body is; what the kernel gives up on, the slow way."""
+        bad, sought = GIVEN_UP, rows.sought
+        if sought is not None:
+            places = rows.plans.places, sought.places, self._one.places
+            bad = row_kernels.estimate_json(*places, rows.tables, body, out)
+        if bad == GIVEN_UP:
+            self.one(rows.slowly(body), out)
+        elif bad:
             self._refuse_code(bad)
 
     def features(

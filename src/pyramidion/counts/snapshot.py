@@ -83,6 +83,7 @@ class Snapshot:
         self._source = arena if source is None else source
         self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
+        self._width = len(self._columns.names)
         self.guarantee = guarantee
         self.estimates = Estimates(
             door.schema, door.settings, arena, self._columns.template, self._columns.raw
@@ -108,7 +109,7 @@ class Snapshot:
         """What answers. Who has begun is done with it, should the snapshot expire meanwhile."""
         if self._deadline is not None and self._deadline.passed():
             self.expire("its time is over")
-        estimates: Estimates | None = vars(self).get("estimates")
+        estimates: Estimates | None = self.__dict__.get("estimates")
         if self._expired or estimates is None:
             raise ExpiredError(f"this snapshot has expired: {self._expired}; take a new one")
         return estimates
@@ -165,11 +166,17 @@ class Snapshot:
 
     def featurize_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
         """Features of one row, given as the bytes of a flat JSON object: those of its dict."""
+        return Features.of(self.vector_of_json(body), self.guarantee)
+
+    def vector_of_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
+        """The same as a bare array, for who has them for a moment: it takes half the time."""
         estimates = self._fresh()
-        return self._one(estimates, self._json.keys(body))
+        out = np.empty(self._width, dtype=np.float32)
+        estimates.one_json(self._json, body if type(body) is bytes else bytes(body), out)
+        return out
 
     def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
-        out = np.empty(len(self._columns.names), dtype=np.float32)
+        out = np.empty(self._width, dtype=np.float32)
         estimates.one(keys, out)
         return Features.of(out, self.guarantee)
 

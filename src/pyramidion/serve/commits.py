@@ -6,8 +6,8 @@
 
 A commit costs about the same for one row as for hundreds, so while one is under way the next
 group gathers: nobody waits for a timer when nobody else is there. Senders who wait for their
-answers send again all at once; so after a group of several the thread lingers for a fraction of
-a commit, or until as many are there again.
+answers send again all at once; so after a group of several the thread lingers until as many are
+there again, or none has come for a fraction of a commit.
 
 The queue is bounded by requests, rows and bytes. Who finds it full is told when to come back.
 """
@@ -31,7 +31,8 @@ ObserveAll = Callable[[Sequence[Arrival]], Sequence[Receipt | PyramidionError]]
 
 GROUP_ROWS = 20_000  # of one group, unless a single request has more: others wait for it
 GROUP_REQUESTS = 1_000
-LINGER, MOST_LINGER = 0.5, 0.02  # of a commit's time, and seconds
+LINGER = 0.5  # of a commit's time since the last one came
+MOST_LINGER = 0.03  # seconds in all
 NEWEST = 0.2  # weight of the newest commit in the pace that is told
 MOST_RETRY = 60  # seconds
 
@@ -75,7 +76,9 @@ class Commits:
         self._changed = threading.Condition()
         self._closed = False
         self._former = 1
-        """Requests of the last group, or half of one before: senders are not all equally quick."""
+        """Requests of the last group and those that came meanwhile, or half of what it was before.
+
+        That is how many send by turns; two groups of them by turns become one again."""
         self.committed: Callable[[int], None] = lambda _: None
         """Told how many requests shared each commit, for the metrics."""
         self._pace, self._took = 0.0, 0.0
@@ -99,7 +102,8 @@ class Commits:
                 raise self._busy()
             self.load = load
             self._waiting.append(request)
-            self._changed.notify_all()
+            if len(self._waiting) == 1 or self._as_many_again():  # who lingers is not woken by each
+                self._changed.notify_all()
         return request.answer
 
     def _busy(self) -> BusyError:
@@ -145,8 +149,7 @@ class Commits:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._former > 1:
-                linger = min(LINGER * self._took, MOST_LINGER)
-                self._changed.wait_for(self._as_many_again, linger)
+                self._linger()
             group: list[Request] = []
             rows = 0
             while self._waiting and len(group) < GROUP_REQUESTS:
@@ -155,6 +158,14 @@ class Commits:
                     break
                 group.append(self._waiting.popleft())
             return group
+
+    def _linger(self) -> None:
+        """Wait for more, as long as more come."""
+        until, there = time.monotonic() + MOST_LINGER, 0
+        while there < len(self._waiting) and time.monotonic() < until:
+            there = len(self._waiting)
+            if self._changed.wait_for(self._as_many_again, min(LINGER * self._took, MOST_LINGER)):
+                return
 
     def _as_many_again(self) -> bool:
         return self._closed or len(self._waiting) >= self._former
@@ -175,7 +186,7 @@ class Commits:
         rows, size = sum(each.rows for each in group), sum(each.size for each in group)
         with self._changed:
             self.load = self.load.plus(-rows, -size, -len(group))
-            self._former = max(len(group), self._former // 2)
+            self._former = max(len(group) + len(self._waiting), self._former // 2)
             pace = took / len(group)
             self._pace += (pace - self._pace) * (NEWEST if self._pace else 1.0)
             self._took += (took - self._took) * (NEWEST if self._took else 1.0)

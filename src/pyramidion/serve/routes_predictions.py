@@ -74,7 +74,7 @@ def _one(call: Call, model: Model, body: bytes) -> list[float]:
     snapshot = call.pyramid.snapshot()
     features = _features(body) if b'"features"' in body else None
     if features is None:
-        features = snapshot.featurize_json(body)
+        features = snapshot.vector_of_json(body)
     elif len(features) != len(snapshot.names):
         raise FormatError(
             f"this stream has {len(snapshot.names)} features; give one number for each, as "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import wrap_future
 from collections.abc import Iterator
 from itertools import chain
 
@@ -47,7 +46,8 @@ async def observe(call: Call) -> Response:
     errors, key = _errors(call), call.request.headers.get("idempotency-key")
     given = await rows_of(call)
     arrival = Arrival(given.rows, key, errors)
-    receipt = await wrap_future(call.stream.observe(arrival, given.number, given.size))
+    stream = call.stream
+    receipt = await stream.bell.answer(stream.observe(arrival, given.number, given.size))
     return answer(vars(receipt))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ from pyramidion.serve.app import create_app
 from pyramidion.serve.connections import connections
 from pyramidion.serve.service import Service
 
+SWITCH = 0.0005
+"""Seconds after which a thread of Python's must let another one have its turn, if that waits.
+
+With Python's own 0.005 a prediction that comes while a window seals waits that long whenever it
+let go of the lock, which it does with every system call."""
 GRACE = 30  # seconds that requests have to finish once a stop was asked for
 
 
@@ -77,4 +83,16 @@ def serve(
         ssl_certfile=None if certificate is None else str(certificate.chain),
         ssl_keyfile=None if certificate is None else str(certificate.key),
     )
-    _Server(config, stop or threading.Event()).run(sockets=[listening])
+    with _switching(SWITCH):
+        _Server(config, stop or threading.Event()).run(sockets=[listening])
+
+
+@contextmanager
+def _switching(seconds: float) -> Iterator[None]:
+    """Meanwhile threads take turns after so many seconds."""
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(former)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import PyramidionError
+from pyramidion.serve.bell import Bell
 from pyramidion.serve.commits import Commits
 from pyramidion.serve.limits import Limits
 from pyramidion.storage.hot import Receipt
@@ -36,6 +38,7 @@ class Stream:
             most_rows=limits.waiting_rows,
             most_bytes=limits.waiting_bytes,
         )
+        self._bell: Bell | None = None
         self._tags: weakref.WeakKeyDictionary[Snapshot, str] = weakref.WeakKeyDictionary()
         self._packing = threading.Lock()
         self._stop = threading.Event()
@@ -50,6 +53,13 @@ class Stream:
     def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
         """Have rows observed with what others send; they are durable when the promise is kept."""
         return self.commits.submit(arrival, rows, size)
+
+    @property
+    def bell(self) -> Bell:
+        """What wakes the loop that runs, when observations are durable."""
+        if self._bell is None or self._bell.loop is not asyncio.get_running_loop():
+            self._bell = Bell()
+        return self._bell
 
     # --- copies that leave ----------------------------------------------------------------
 
