@@ -43,7 +43,7 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     if store.complete is None:
         return None
-    windows = max(table.windows for table in store.complete.layout.tables)
+    windows = max(store.tables.behind().values(), default=0)
     return replace(store.birth(1).guarantee(windows), unit=store.people.unit)
 
 
