@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pyramidion.encoding import Encoder, TableShape
+from pyramidion.errors import SchemaError
 from pyramidion.people import hidden_of
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of, sizes_of
 from pyramidion.privacy.weights import combined, tables_read, weights_of
@@ -28,7 +29,12 @@ class Births:
     def refuse_unusable(schema: Schema, settings: Settings, shapes: Sequence[TableShape]) -> None:
         """Raise for a schema and settings that no window could be born with."""
         labels, hidden = schema.cardinality, hidden_of(schema, settings)
-        reserves, levels = reserves_of(settings), settings.levels
+        reserves, levels, kept = reserves_of(settings), settings.levels, settings.kept_windows
+        if levels is not None and kept is not None and levels.span(levels.depth - 1) > kept:
+            raise SchemaError(
+                f"settings 'tree_radix' and 'tree_depth' make nodes of more windows than are kept "
+                f"({kept}), which are never whole; lower one of them or raise retention"
+            )
         for level, part in enumerate(parts_of(settings, reserves)):
             span = 1 if levels is None else levels.span(level)
             born = {"reserves": reserves, "k": hidden, "part": part, "span": span}

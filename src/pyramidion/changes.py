@@ -66,8 +66,8 @@ def take_over(store: Lifecycle, now: int) -> None:
     """Make this copy the only one: from here on nothing opens the others.
 
     Populating windows and nodes are sealed: a table that goes on in two places would subtract to
-    exact counts. Batch numbers and versions of models that the other copy may have given are not given
-    again.
+    exact counts. Batch numbers and versions of models that the other copy may have given are not
+    given again.
     """
     with store.moves:
 

@@ -87,7 +87,8 @@ class Lifecycle:
         self.settings = settings
         self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
-        self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
+        noted = settings.levels is not None  # nodes and windows are compared by their noise
+        self.tables = Tables(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
         self.uncounted = Uncounted(catalogue, keys)
         self._segments = Segments(folder / "hot")
@@ -311,7 +312,11 @@ class Lifecycle:
             number = self.next_window()
             held, born = self._nodes_for(number, slot)
             above = {**held, **{purpose(n): _cost(each) for n, (*_, each) in born.items()}}
-            birth = self.birth(number, sum(above.values(), Fraction(0))) if above else self.birth(number)
+            birth = (
+                self.birth(number, sum(above.values(), Fraction(0)))
+                if above
+                else self.birth(number)
+            )
             with self.catalogue.transaction():
                 self.catalogue.run(
                     "INSERT INTO windows (number, state, slot, start, stop) "

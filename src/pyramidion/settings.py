@@ -441,18 +441,11 @@ class Settings(Spans):
                 "setting 'tree_shares' has one number for each level, the count windows' first; "
                 "give as many as tree_depth says"
             )
-        kept = self.kept_windows
-        if kept is None:
-            return
-        if None not in given and (self.tree_radix or 2) ** ((self.tree_depth or 2) - 1) > kept:
-            raise SchemaError(
-                f"settings 'tree_radix' and 'tree_depth' make nodes of more windows than are kept "
-                f"({kept}), which are never whole; lower one of them or raise retention"
-            )
         if self.levels is None:
             raise SchemaError(
-                f"setting 'windows' is 'tree' and no such tree has less noise than {kept} flat "
-                f"windows; leave it 'flat', or give tree_radix and tree_depth by hand"
+                f"setting 'windows' is 'tree' and no such tree has less noise than the "
+                f"{self.kept_windows} flat windows that are kept; leave it 'flat', or give "
+                f"tree_radix and tree_depth by hand"
             )
 
     @property

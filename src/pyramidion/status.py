@@ -133,7 +133,7 @@ def status_of(
         for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
     ]
     spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
-    behind = lifecycle.tables.behind()
+    behind = lifecycle.tables.behind(lifecycle.lacking)
     deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
     return Status(
         path=str(path),

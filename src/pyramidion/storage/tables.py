@@ -12,7 +12,9 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.cover import Piece, cover
@@ -26,11 +28,21 @@ from pyramidion.storage.disk import read, remove, write_durably
 class Tables:
     """The table files of a store: checkpoints, sealed windows, the complete tables."""
 
-    def __init__(self, catalogue: Catalogue, keys: DataKeys, folder: Path, secret: bytes) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keys: DataKeys,
+        folder: Path,
+        secret: bytes,
+        *,
+        noted: bool = False,
+    ) -> None:
         self._catalogue = catalogue
         self._keys = keys
         self.folder = folder
         self._secret = secret
+        self._noted = noted
+        """Whether the noise of tables stands in the catalogue beside their names."""
 
     def write(
         self, arena: Arena, kind: str, window: int | None = None, node: int | None = None
@@ -39,8 +51,10 @@ class Tables:
         key, name = DataKey.new(kind), f"{os.urandom(12).hex()}.tables"
         parts = arena.to_parts() if arena.sealed else arena.checkpoint()
         write_durably(self.folder / name, sealed(key.key, parts, name.encode()))
-        variances = {table.name: table.variance for table in arena.layout.tables}
-        return NewFile(self, kind, window, node, key, name, variances)
+        tables = arena.layout.tables
+        told = {table.name: table.variance for table in tables} if self._noted else None
+        names = list(arena.layout.index) if told is None else told
+        return NewFile(self, kind, window, node, key, name, names)
 
     def add(self, file: NewFile, after: int) -> None:
         """Make a file and its key known; within a transaction."""
@@ -114,18 +128,17 @@ class Tables:
         """The names of the tables in a file; they are public, the file need not be read."""
         return set(self.variances(row))
 
-    def variances(self, row: sqlite3.Row) -> dict[str, float]:
+    def variances(self, row: sqlite3.Row) -> Mapping[str, float]:
         """The noise of the tables in a file, where it was noted."""
-        told = json.loads(row["tables"] or "null")
-        if told is None:  # written by a version that did not note them: all were paid for
+        if not row["tables"]:  # written by a version that did not note them: all were paid for
             lines = self._catalogue.lines(row["window"])
-            told = [line.purpose for line in lines if line.kind == "table"]
-        return told if isinstance(told, dict) else dict.fromkeys(told, 0.0)
+            return {line.purpose: 0.0 for line in lines if line.kind == "table"}
+        return _noted(row["tables"])
 
-    def behind(self) -> dict[str, int]:
-        """How many sealed windows have each table."""
+    def behind(self, but: Collection[int] = ()) -> dict[str, int]:
+        """How many sealed windows have each table; some are left out."""
         found: dict[str, int] = {}
-        for row in self.windows():
+        for row in [row for row in self.windows() if row["window"] not in but]:
             for name in self.variances(row):
                 found[name] = found.get(name, 0) + 1
         return found
@@ -185,7 +198,7 @@ class NewFile:
         node: int | None,
         key: DataKey,
         name: str,
-        tables: dict[str, float],
+        tables: dict[str, float] | list[str],
     ) -> None:
         self._of = of
         self.kind, self.window, self.key, self.name = kind, window, key, name
@@ -202,6 +215,12 @@ class NewFile:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self._of.forget(self.name)
+
+
+@lru_cache(maxsize=4096)  # most windows of a store say the same
+def _noted(text: str) -> Mapping[str, float]:
+    told = json.loads(text)
+    return MappingProxyType(told if isinstance(told, dict) else dict.fromkeys(told, 0.0))
 
 
 Source = sqlite3.Row | Arena
@@ -246,12 +265,12 @@ class _Sum:
                 total = total.arranged(order, sum(map(self._rows, self._windows)))
             return total, frozenset(self._lacking)
 
-    def _told(self, found: Source) -> dict[str, float]:
+    def _told(self, found: Source) -> Mapping[str, float]:
         if isinstance(found, Arena):
             return {table.name: table.variance for table in found.layout.tables}
         return self._of.variances(found)
 
-    def _noise(self, window: int) -> dict[str, float]:
+    def _noise(self, window: int) -> Mapping[str, float]:
         told = self._told(self._windows[window])
         return dict.fromkeys(told, math.inf) if window in self._damaged else told
 
