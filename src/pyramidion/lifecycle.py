@@ -312,11 +312,7 @@ class Lifecycle:
             number = self.next_window()
             held, born = self._nodes_for(number, slot)
             above = {**held, **{purpose(n): _cost(each) for n, (*_, each) in born.items()}}
-            birth = (
-                self.birth(number, sum(above.values(), Fraction(0)))
-                if above
-                else self.birth(number)
-            )
+            birth = self.birth(number, sum(above.values(), Fraction(0)))
             with self.catalogue.transaction():
                 self.catalogue.run(
                     "INSERT INTO windows (number, state, slot, start, stop) "

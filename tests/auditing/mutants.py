@@ -108,8 +108,9 @@ MUTANTS = (
         (
             Edit(
                 "lifecycle.py",
-                "if above else self.birth(number)\n",
-                "if above else self.birth(number)\n            arena = birth.arena()\n",
+                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n",
+                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n"
+                "            arena = birth.arena()\n",
             ),
             Edit(
                 "lifecycle.py",
