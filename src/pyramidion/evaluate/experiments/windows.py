@@ -77,8 +77,8 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
         y_label="deviation of the noise, in tables that have the whole budget",
         shows="value",
         text="Measured on tables as a store bears and sums them; it is the same for every data "
-        "set. The binary tree whose levels share equally is the paper's, which it simulated; the best "
-        "one has the radix, depth and shares that the planner finds.",
+        "set. The binary tree whose levels share equally is the paper's, which it simulated; the "
+        "best one has the radix, depth and shares that the planner finds.",
     )
     numbers = QUICK_NOISE if quick else NOISE
     return figure, [
