@@ -460,7 +460,7 @@ class Settings(Spans):
         """The tree of windows; None where they are flat.
 
         >>> Settings(epsilon=1, count_window="1d", windows="tree").levels.radix
-        4
+        7
         """
         if self.windows == "flat":
             return None
