@@ -237,7 +237,7 @@ class Settings(Spans):
         default=None,
         metadata=knobs.of_store(
             "levels",
-            knobs.optional(knobs.whole(2, 16)),
+            knobs.optional(knobs.whole(2, 20)),
             "levels of a tree, the count windows among them; None: what leaves least noise",
         ),
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyramidion.evaluate.count_models import mechanism, models
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
@@ -24,6 +26,8 @@ QUICK_WINDOWS = (1, 10)
 EPSILON = 1.0
 NOISE = (1, 10, 52, 100, 365, 1_000, 10_000, 100_000)
 QUICK_NOISE = (10, 100)
+PLACES = 8
+"""Where the oldest window lies in a node of the top level: which nodes are used depends on that."""
 MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "laplace")
 
 
@@ -95,14 +99,16 @@ def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) 
 
     def run() -> list[Point]:
         levels = trees(windows, noise)[kind]
-        first = 0 if levels is None else (7 * seed + 1) % levels.span(levels.depth - 1)
-        found = deviation(windows, levels, noise, first)
+        period = 1 if levels is None else levels.span(levels.depth - 1)
+        firsts = {(period * place + period // 2) // PLACES + seed for place in range(PLACES)}
+        each = [deviation(windows, levels, noise, first % period) for first in sorted(firsts)]
+        found = float(np.sqrt(np.mean(np.square(each))))
         expected = windows if levels is None else levels.variance(windows, noise)
         detail = {"predicted": expected**0.5, "levels": levels and levels.depth}
         name = f"{kind}, {noise.capitalize()}"
         return [Point(name, windows, value=found, seed=seed, detail=detail)]
 
-    return Job("window-noise", data.fingerprint, about, run, cost=0.1 + windows / 2_000)
+    return Job("window-noise", data.fingerprint, about, run, cost=0.1 + windows / 1_000)
 
 
 WINDOWING = Experiment("windows", "loss against the number of windows, flat and in a tree", plan)
