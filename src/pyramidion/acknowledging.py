@@ -27,9 +27,10 @@ from pyramidion.bundles import Bundle, Member
 from pyramidion.errors import PyramidionError, StateError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.nodes import Node, Nodes
 from pyramidion.observations import Observations
 from pyramidion.people import Counts
-from pyramidion.populating import Part
+from pyramidion.populating import Part, Window
 from pyramidion.storage.hot import Appended, Fresh, Parts, Receipt
 
 Answers = dict[int, Receipt | PyramidionError]
@@ -48,6 +49,8 @@ class Taken:
     appended: Appended
     counts: Counts | None = None
     counted: list[tuple[Part, Observations]] = field(default_factory=list)
+    above: list[tuple[Node, Observations, set[str]]] = field(default_factory=list)
+    """The nodes that it was counted in, and in which of their tables."""
 
     @property
     def windows(self) -> Parts:
@@ -125,7 +128,7 @@ class Commit:
 
     def _fitting(self, bundle: Bundle, parts: Sequence[Part]) -> list[Member]:
         """The members that are to be taken; the others are answered, or the same as one that is."""
-        room = [part.window.arena.max_rows - part.window.arena.rows for part in parts]
+        room = [_room(part.window, self._lifecycle.nodes) for part in parts]
         fitting: list[Member] = []
         for member, needs in zip(bundle.members, _needs(bundle, parts), strict=True):
             first = None if member.key is None else self._keys.get(member.key)
@@ -150,6 +153,13 @@ class Commit:
             rows = rows.under(part.window.encoder)
             part.window.arena.add(rows, self._threads)
             taken.counted.append((part, rows))
+            for node in self._lifecycle.nodes.of(part.window.number):
+                shared, again = (
+                    node.shared(part.window.arena.layout.index),
+                    rows.under(node.encoder),
+                )
+                node.arena.add(again, self._threads, shared)
+                taken.above.append((node, again, shared))
 
     # --- all or nothing ----------------------------------------------------------------
 
@@ -188,6 +198,8 @@ class Commit:
         for part, rows in (each for taken in self.taken for each in taken.counted):
             part.window.fresh += len(rows)
             part.window.start = self._now if part.window.start is None else part.window.start
+        for node, rows, _ in (each for taken in self.taken for each in taken.above):
+            node.fresh += len(rows)
         for taken, made in zip(self.taken, fresh, strict=True):
             for member, (_, receipt) in zip(taken.bundle.members, made.receipts, strict=True):
                 self._answers[member.place] = receipt
@@ -200,6 +212,14 @@ class Commit:
             self._lifecycle.people.take_back(taken.bundle.found, taken.counts)
             for part, rows in taken.counted:
                 part.window.arena.take_back(rows, self._threads)
+            for node, rows, shared in taken.above:
+                node.arena.take_back(rows, self._threads, shared)
+
+
+def _room(window: Window, nodes: Nodes) -> int:
+    """How many rows a window takes yet, and the nodes over it."""
+    arenas = [window.arena, *(node.arena for node in nodes.of(window.number))]
+    return min(arena.max_rows - arena.rows for arena in arenas)
 
 
 def _needs(bundle: Bundle, parts: Sequence[Part]) -> list[list[int]]:

@@ -65,9 +65,9 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
 def take_over(store: Lifecycle, now: int) -> None:
     """Make this copy the only one: from here on nothing opens the others.
 
-    Populating windows are sealed: a table that goes on in two places would subtract to exact
-    counts. Batch numbers and versions of models that the other copy may have given are not given
-    again.
+    Populating windows and nodes are sealed: a table that goes on in two places would subtract to
+    exact counts. Batch numbers and versions of models that the other copy may have given are not
+    given again.
     """
     with store.moves:
 
@@ -84,6 +84,7 @@ def take_over(store: Lifecycle, now: int) -> None:
         store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
         for window in store.windows.taking():
             store.close_window(window, now)
+        store.close_nodes(now, every=True)
         store.catalogue.note(copy="")
 
 

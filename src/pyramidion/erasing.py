@@ -29,7 +29,9 @@ from pyramidion import records
 from pyramidion.errors import ObservationError, PrivacyError, SchemaError
 from pyramidion.hashing import Keys
 from pyramidion.killpoints import reach
-from pyramidion.lifecycle import Lifecycle
+from pyramidion.lifecycle import Lifecycle, owner
+from pyramidion.nodes import Node
+from pyramidion.populating import Window
 from pyramidion.superseding import settle
 
 WHAT = "rows of a person"
@@ -57,27 +59,26 @@ def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Era
         store.people.forget(now)
         made = store.hot.less(lambda table: _theirs(store, table, people))
         windows, last = store.windows.all(), store.last_batch()
-        add = {
-            window.number: files.enter_context(
-                store.tables.write(window.arena, "checkpoint", window.number)
-            )
-            for window in windows
-        }
+        held: list[Window | Node] = [*windows, *store.nodes.all()]
+        add = [
+            files.enter_context(store.tables.write(each.arena, "checkpoint", **owner(each)))
+            for each in held
+        ]
         reach("person.written")
         keep = people if _counts(store) else people[:0]
         problem = _parted(store)
         reach("person.parted")
 
         def before() -> None:
-            for number, known in add.items():
-                store.tables.supersede("checkpoint", number)
+            for each, known in zip(held, add, strict=True):
+                store.tables.supersede("checkpoint", **owner(each))
                 known(after=last)
             store.hot.replace(made)
             store.uncounted.add(keep, store.people.running)
 
         def after() -> None:
-            for window in windows:
-                window.after, window.fresh = last, 0
+            for each in held:
+                each.after, each.fresh = last, 0
             store.hot.replaced(made)
             store.people.fill(keep)
 
@@ -86,7 +87,7 @@ def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Era
     reach("person.after")
     if problem is not None:
         raise problem
-    return Erasure(len(made), tuple(add))
+    return Erasure(len(made), tuple(window.number for window in windows))
 
 
 # --- who -----------------------------------------------------------------------------------

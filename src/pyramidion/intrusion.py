@@ -5,7 +5,8 @@ the same tables, and would have the exact counts of the rows in between. So thes
 
     1  windows and the hot step take no more rows
     2  one erasure: windows with rows are sealed, windows without are dropped with their noise,
-       every state before dies with its key, and the store key is renewed
+       and so are the nodes of a tree that are open; every state before dies with its key, and
+       the store key is renewed
     3  a window for the current slot is opened on fresh noise, charged as every birth is
 
 Every row is in exactly one table set, so nothing is charged to the rows that were there.
@@ -18,7 +19,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pyramidion.counts.arena import Arena
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
@@ -59,6 +59,10 @@ def _closed(store: Lifecycle, now: int) -> tuple[list[Window], list[Step]]:
             if window.arena.rows:
                 window.arena.seal()
             store.passed(window, now)
+        for node in store.nodes.all():
+            node.closed = True
+            if node.arena.rows:
+                node.arena.seal()
         for step in steps:
             step.closed = True
     return windows, steps
@@ -73,19 +77,28 @@ def _end(
     now: int,
 ) -> None:
     """All of it in one erasure: a crash leaves every window sealed, or none."""
-    held = [store.complete] if store.complete is not None else []
-    complete = Arena.total([*held, *(window.arena for window in full)]) if full else store.complete
+    nodes = [node for node in store.nodes.all() if node.arena.rows]
+    idle = [node for node in store.nodes.all() if not node.arena.rows]
+    complete, lacking = store.summed(
+        windows={window.number: window.arena for window in full},
+        nodes={node.number: node.arena for node in nodes},
+    )
+    changes = bool(full or nodes)
     with ExitStack() as files:
         add: list[Callable[..., None]] = [
             files.enter_context(store.tables.write(window.arena, "sealed", window.number))
             for window in full
         ]
-        if full and complete is not None:
+        add += [
+            files.enter_context(store.tables.write(node.arena, "sealed", node=node.number))
+            for node in nodes
+        ]
+        if changes and complete is not None:
             add.append(files.enter_context(store.tables.write(complete, "complete")))
         reach("reseed.written")
 
         def before() -> None:
-            if full:
+            if changes:
                 store.tables.supersede("complete")
             for each in add:
                 each()
@@ -100,17 +113,26 @@ def _end(
                     now,
                     number,
                 )
+            for node in nodes:
+                store.tables.supersede("checkpoint", node=node.number)
+                store.catalogue.run(
+                    "UPDATE nodes SET state = 'sealed' WHERE number = ?", node.number
+                )
+            store.forget_nodes(node.number for node in idle)
             store.hot.close(steps)
 
         def after() -> None:
             with store.arrivals:
                 for window in (*full, *empty):
                     store.populating.pop(window.number)
-            if full:
-                store.complete, store.published = complete, False
+                for node in (*nodes, *idle):
+                    store.nodes.nodes.pop(node.number)
+            if changes:
+                store.complete, store.lacking, store.published = complete, lacking, False
 
         told = [f"populating states of window {number}" for number in _numbers(full)]
         told += [f"noise of window {number}" for number in _numbers(empty)]
+        told += [f"populating states of node {node.number}" for node in nodes]
         what = ", ".join([*told, "the former store key"])
         store.erase(what, why, now, before=before, after=after)
 

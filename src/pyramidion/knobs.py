@@ -116,6 +116,21 @@ def several_of(*choices: str) -> Check:
     return check
 
 
+def numbers(name: str, given: object) -> tuple[float, ...]:
+    """Check for a list of numbers above 0.
+
+    >>> numbers("tree_shares", [3, 2, 1])
+    (3.0, 2.0, 1.0)
+    """
+    found = tuple(
+        checked_number(f"setting {name!r}", item)
+        for item in checked_items(f"setting {name!r}", given)
+    )
+    if not found or min(found) <= 0:
+        raise SchemaError(f"setting {name!r} must be numbers above 0; write them like [3, 2, 1]")
+    return found
+
+
 def power_of_two(name: str, given: object) -> int:
     """Check for a power of two that fits a hash row.
 

@@ -2,6 +2,9 @@
 
     opening -> populating -> sealed -> retired -> erased
 
+Nodes of a tree of windows (`pyramidion.nodes`) go the same way: born with their first window,
+sealed when no row can come to them any more, and gone with the first of their windows to retire.
+
 - *open*: the ledger is charged, then noise is drawn, then the noisy tables are
   durable; only then may a row be acknowledged into them.
 - *checkpoint*: populating tables are written anew under a fresh key, so that reopening
@@ -19,9 +22,11 @@ changes which tables take them; `moves` is taken first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +45,7 @@ from pyramidion.errors import (
     StorageError,
 )
 from pyramidion.killpoints import reach
+from pyramidion.nodes import Node, Nodes, purpose
 from pyramidion.observations import Door, Observations
 from pyramidion.people import People
 from pyramidion.populating import Part, Populating, Window
@@ -81,7 +87,8 @@ class Lifecycle:
         self.settings = settings
         self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
-        self.tables = Tables(catalogue, keys, folder / "tables", self.secret)
+        noted = settings.levels is not None  # nodes and windows are compared by their noise
+        self.tables = Tables(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
         self.uncounted = Uncounted(catalogue, keys)
         self._segments = Segments(folder / "hot")
@@ -92,6 +99,7 @@ class Lifecycle:
         self.people = People(schema, settings, int(catalogue.about("clock", "0")))
         self.births = Births(settings, self.readings, self.secret, self.people.hidden)
         self.populating = self.windows.windows
+        self.nodes = Nodes(settings)
         self.complete: Arena | None = None
         self.lacking: frozenset[int] = frozenset()
         """Sealed windows that are not in the complete tables: neither file could be read."""
@@ -125,9 +133,13 @@ class Lifecycle:
         cuts = self.readings.cuts(max(self.readings.of("bins"), default=0))
         self.door = Door(schema.cut(cuts), self.settings, self.secret)
 
-    def birth(self, window: int) -> Birth:
-        """Everything a window of this number is born with."""
-        return self.births.of(window, self.schema, self.door.encoder)
+    def birth(self, window: int, above: Fraction | None = None) -> Birth:
+        """Everything a window of this number is born with, under nodes that cost so much."""
+        return self.births.of(window, self.schema, self.door.encoder, above=above)
+
+    def node_birth(self, window: int, level: int) -> Birth:
+        """Everything a node of a level is born with, whose first window this is."""
+        return self.births.of(window, self.schema, self.door.encoder, level=level)
 
     def due(self, window: int) -> list[Purpose]:
         """What is to be read from a window of this number."""
@@ -160,9 +172,12 @@ class Lifecycle:
     def _load(self) -> None:
         with self.catalogue.transaction():
             self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
+            self.catalogue.run("UPDATE nodes SET state = 'erased' WHERE state = 'opening'")
         self._load_complete()
         for row in self.tables.current("checkpoint"):
             self._adopt(row["window"], self.tables.of(row), row["after"])
+        for row in self.tables.nodes("populating"):
+            self._adopt_node(row["node"], self.tables.of(row), row["after"])
         self._replay()
         self._recall()
 
@@ -193,6 +208,13 @@ class Lifecycle:
         self.populating[number] = window
         return window
 
+    def _adopt_node(self, number: int, arena: Arena, after: int) -> None:
+        (row,) = self.catalogue.all("SELECT level, place FROM nodes WHERE number = ?", number)
+        encoder, members = self.encoder_of(arena), set(self.tables.members(number))
+        self.nodes.nodes[number] = Node(
+            number, row["level"], row["place"], arena, encoder, after, members
+        )
+
     def encoder_of(self, arena: Arena) -> Encoder:
         """Makes the keys of these tables: a group that began later is not among them."""
         return self.encoder_named(arena.layout.index)
@@ -205,6 +227,9 @@ class Lifecycle:
     def _replay(self) -> None:
         """Count the rows that the checkpoints lack: the same noise, each row once."""
         after = {window.number: window.after for window in self.populating.values()}
+        for node in self.nodes.all():
+            after |= {n: min(node.after, after.get(n, node.after)) for n in node.members}
+        names = self._names_by_window()
 
         def lacking(number: int, parts: Parts) -> bool:
             return any(number > after.get(window, number) for window, _ in parts)
@@ -218,7 +243,18 @@ class Lifecycle:
                     taken = observations.take(np.arange(start, start + rows))
                     found.arena.add(taken.under(found.encoder))
                     found.fresh += rows
+                for node in self.nodes.of(window):
+                    if number > node.after:
+                        taken = observations.take(np.arange(start, start + rows))
+                        shared = node.shared(names.get(window, ()))
+                        node.arena.add(taken.under(node.encoder), names=shared)
+                        node.fresh += rows
                 start += rows
+
+    def _names_by_window(self) -> dict[int, Collection[str]]:
+        """The tables of each window, sealed or populating."""
+        sealed = {row["window"]: self.tables.names(row) for row in self.tables.windows()}
+        return sealed | {n: window.arena.layout.index for n, window in self.populating.items()}
 
     def recounted(self, number: int, batch: Batch) -> Observations:
         """Hot rows as they were counted: a blanked one weighs nothing."""
@@ -274,7 +310,9 @@ class Lifecycle:
             for call in self.opening:
                 call(now)
             number = self.next_window()
-            birth = self.birth(number)
+            held, born = self._nodes_for(number, slot)
+            above = {**held, **{purpose(n): _cost(each) for n, (*_, each) in born.items()}}
+            birth = self.birth(number, sum(above.values(), Fraction(0)))
             with self.catalogue.transaction():
                 self.catalogue.run(
                     "INSERT INTO windows (number, state, slot, start, stop) "
@@ -284,21 +322,74 @@ class Lifecycle:
                     start,
                     stop,
                 )
-                self.ledger.open(number, birth.shares, birth.reserves, now)
+                self._join(number, slot, born)
+                self.ledger.open(number, birth.shares, birth.reserves, now, above)
             reach("open.charged")
             arena = birth.arena()
-            with self.tables.write(arena, "checkpoint", number) as add:
+            nodes = {n: each.arena() for n, (*_, each) in born.items()}
+            with ExitStack() as files:
+                add = [files.enter_context(self.tables.write(arena, "checkpoint", number))]
+                for n, of_node in nodes.items():
+                    file = self.tables.write(of_node, "checkpoint", node=n)
+                    add.append(files.enter_context(file))
                 reach("open.written")
                 with self.catalogue.transaction():
                     after = self.last_batch()  # no row before had a window to go to here
-                    add(after=after)
+                    for known in add:
+                        known(after=after)
                     self.catalogue.run(
                         "UPDATE windows SET state = 'populating' WHERE number = ?", number
+                    )
+                    self.catalogue.run_all(
+                        "UPDATE nodes SET state = 'populating' WHERE number = ?",
+                        [(each,) for each in nodes],
                     )
             reach("open.after")
             with self.arrivals:
                 self._adopt(number, arena, after)
+                for n, of_node in nodes.items():
+                    self._adopt_node(n, of_node, after)
+                for _, _, node in self.nodes.wanted(slot):
+                    if node is not None:
+                        node.members.add(number)
             return number
+
+    def _nodes_for(
+        self, window: int, slot: int
+    ) -> tuple[dict[str, Fraction], dict[int, tuple[int, int, Birth]]]:
+        """What the nodes cost that take a window's rows already; and those to be born with it."""
+        held: dict[str, Fraction] = {}
+        born: dict[int, tuple[int, int, Birth]] = {}
+        number = int(self.catalogue.one("SELECT coalesce(max(number), 0) FROM nodes"))
+        for level, place, node in self.nodes.wanted(slot):
+            if node is None:
+                number += 1
+                born[number] = level, place, self.node_birth(window, level)
+            else:
+                held[purpose(node.number)] = self._paid(node)
+        return held, born
+
+    def _paid(self, node: Node) -> Fraction:
+        """What a node cost at its birth, as a share of the budget: its noise is of that."""
+        (first, *_) = self.catalogue.all(
+            "SELECT window, amount FROM ledger WHERE kind = 'node' AND purpose = ? ORDER BY id",
+            purpose(node.number),
+        )
+        (budget,) = (ln.amount for ln in self.catalogue.lines(first[0]) if ln.kind == "budget")
+        if budget:
+            return Fraction(first[1]) / budget
+        return _cost(self.node_birth(first[0], node.level))
+
+    def _join(self, window: int, slot: int, born: Mapping[int, tuple[int, int, Birth]]) -> None:
+        """Note which nodes take a window's rows; within a transaction."""
+        for number, (level, place, _) in born.items():
+            self.catalogue.run(
+                "INSERT INTO nodes VALUES (?, ?, ?, 'opening')", number, level, place
+            )
+        held = [node.number for *_, node in self.nodes.wanted(slot) if node is not None]
+        self.catalogue.run_all(
+            "INSERT INTO members VALUES (?, ?)", [(node, window) for node in (*held, *born)]
+        )
 
     def next_window(self) -> int:
         """The number of the window that is opened next."""
@@ -306,17 +397,17 @@ class Lifecycle:
 
     # --- checkpoint -------------------------------------------------------------------------
 
-    def checkpoint(self, window: Window) -> None:
+    def checkpoint(self, window: Window | Node) -> None:
         """Write populating tables anew, with every row acknowledged so far."""
         with self.moves:
             with self.arrivals:
                 copy = window.arena.only(window.arena.layout.index)
                 after = self.last_batch()
             reach("checkpoint.copied")
-            with self.tables.write(copy, "checkpoint", window.number) as add:
+            with self.tables.write(copy, "checkpoint", **owner(window)) as add:
                 reach("checkpoint.written")
                 with self.catalogue.transaction():
-                    self.tables.supersede("checkpoint", window.number)
+                    self.tables.supersede("checkpoint", **owner(window))
                     add(after=after)
             reach("checkpoint.after")
             self._remove_strangers()
@@ -341,12 +432,11 @@ class Lifecycle:
             with self.arrivals:
                 window.closed = True
                 window.arena.seal()
-            held = [arena for arena in (self.complete, window.arena) if arena is not None]
-            complete = Arena.total(held)
             number = window.number
+            complete, lacking = self.summed(windows={number: window.arena})
             with (
                 self.tables.write(window.arena, "sealed", number) as add_sealed,
-                self.tables.write(complete, "complete") as add_complete,
+                self.written(complete) as add_complete,
             ):
                 reach("seal.written")
 
@@ -365,12 +455,108 @@ class Lifecycle:
                 def after() -> None:
                     with self.arrivals:
                         self.populating.pop(number)
-                    self.complete, self._oldest, self.published = complete, None, False
+                    self.complete, self.lacking = complete, lacking
+                    self._oldest, self.published = None, False
 
                 what = f"populating states of window {number}"
                 self.erase(what, "sealed", now, before=before, after=after)
             reach("seal.after")
             self.publish()
+
+    def summed(
+        self,
+        *,
+        windows: Mapping[int, Arena] = MappingProxyType({}),
+        nodes: Mapping[int, Arena | None] = MappingProxyType({}),
+    ) -> tuple[Arena | None, frozenset[int]]:
+        """The complete tables once more windows and nodes are sealed, and what they lack then.
+
+        Flat ones are added; in a tree nodes come to stand for windows.
+        """
+        if self.nodes.levels is not None:
+            return self.tables.total(windows=windows, nodes=nodes)
+        held = [arena for arena in (self.complete, *windows.values()) if arena is not None]
+        return (Arena.total(held) if windows else self.complete), self.lacking
+
+    def written(self, complete: Arena | None) -> AbstractContextManager[Callable[[], None]]:
+        """A file of complete tables; nothing where there are none."""
+        if complete is None:
+            return nullcontext(_nothing)
+        return self.tables.write(complete, "complete")
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    def over_nodes(self, now: int) -> list[Node]:
+        """Nodes that no more rows can come to."""
+        if not self.nodes.nodes:
+            return []
+        last = -1
+        if self.windows.slots is None:
+            query = "SELECT max(slot) FROM windows WHERE state <> 'opening'"
+            last = int(self.catalogue.one(query) or 0)
+        return self.nodes.over(now, list(self.populating), last)
+
+    def close_nodes(self, now: int, *, every: bool = False) -> list[int]:
+        """Seal the nodes that are over, or all; one that nobody came to is dropped."""
+        with self.moves:
+            ended = self.nodes.all() if every else self.over_nodes(now)
+            for node in ended:
+                if node.arena.rows:
+                    self._seal_node(node, now)
+                else:
+                    self._abandon_node(node)
+            return [node.number for node in ended]
+
+    def _seal_node(self, node: Node, now: int) -> None:
+        """An erasure, as the seal of a window is: every state before dies with its key."""
+        reach("node.before")
+        with self.arrivals:
+            node.closed = True
+            node.arena.seal()
+        number = node.number
+        complete, lacking = self.summed(nodes={number: node.arena})
+        with (
+            self.tables.write(node.arena, "sealed", node=number) as add_sealed,
+            self.written(complete) as add_complete,
+        ):
+            reach("node.written")
+
+            def before() -> None:
+                self.tables.supersede("checkpoint", node=number)
+                self.tables.supersede("complete")
+                add_sealed()
+                add_complete()
+                self.catalogue.run("UPDATE nodes SET state = 'sealed' WHERE number = ?", number)
+
+            def after() -> None:
+                with self.arrivals:
+                    self.nodes.nodes.pop(number)
+                self.complete, self.lacking, self.published = complete, lacking, False
+
+            what = f"populating states of node {number}"
+            self.erase(what, "sealed", now, before=before, after=after)
+        reach("node.after")
+        self.publish()
+
+    def _abandon_node(self, node: Node) -> None:
+        """A node that nobody came to: its noise is dropped, its charge stays."""
+        with self.arrivals:
+            self.nodes.nodes.pop(node.number)
+        with self.catalogue.transaction():
+            self.forget_nodes([node.number])
+
+    def forget_nodes(self, numbers: Iterable[int], state: str = "erased") -> None:
+        """Nodes stand for nothing any more, and the next erasure destroys their keys; within a
+        transaction."""
+        for number in numbers:
+            self.catalogue.run("UPDATE nodes SET state = ? WHERE number = ?", state, number)
+            self.catalogue.run("UPDATE arenas SET current = 0 WHERE node = ?", number)
+
+    def nodes_over(self, windows: Collection[int], *states: str) -> list[int]:
+        """The nodes in some states that have rows of some windows."""
+        query = "SELECT number, state FROM nodes JOIN members ON node = number WHERE window = ?"
+        found = [row for window in windows for row in self.catalogue.all(query, window)]
+        return sorted({row["number"] for row in found if row["state"] in states})
 
     def change(self, complete: Arena | None, why: str) -> None:
         """Other complete tables; older ones must go at once."""
@@ -451,10 +637,8 @@ class Lifecycle:
         if not sealed:
             return
         complete, lacking = self._without(sealed)
-        file = (
-            nullcontext(_nothing) if complete is None else self.tables.write(complete, "complete")
-        )
-        with file as add:
+        nodes = self.nodes_over(sealed, "populating", "sealed")
+        with self.written(complete) as add:
             reach("retire.written")
             with self.catalogue.transaction():
                 self.tables.supersede("complete")
@@ -463,6 +647,13 @@ class Lifecycle:
                     self.catalogue.run(
                         "UPDATE windows SET state = 'retired' WHERE number = ?", number
                     )
+                for number in nodes:
+                    self.catalogue.run(
+                        "UPDATE nodes SET state = 'retired' WHERE number = ?", number
+                    )
+        with self.arrivals:
+            for number in nodes:
+                self.nodes.nodes.pop(number, None)
         reach("retire.after")
         self.lacking = lacking
         self.change(complete, f"window {sealed[-1]} is past its retention")
@@ -473,6 +664,8 @@ class Lifecycle:
         They are taken off; or, where one cannot be read, the others are summed. One that cannot
         be read there does not keep others beyond their time: the complete tables lack it.
         """
+        if self.nodes.levels is not None:
+            return self.tables.total(but=numbers)
         complete, lacking = self.complete, self.lacking.difference(numbers)
         held = {row["window"] for row in self.tables.windows()}
         if held <= {*numbers, *lacking}:
@@ -512,6 +705,7 @@ class Lifecycle:
                         "UPDATE windows SET state = 'erased' WHERE number = ?", number
                     )
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
+                self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))
                 self.hot.forget(list(steps), now)
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
@@ -544,6 +738,16 @@ class Lifecycle:
     def close(self) -> None:
         """Let go of all files."""
         self._segments.close()
+
+
+def owner(held: Window | Node) -> dict[str, int]:
+    """Whose a table file is, as `Tables` is told."""
+    return {"node" if isinstance(held, Node) else "window": held.number}
+
+
+def _cost(birth: Birth) -> Fraction:
+    """What the tables of a node cost, as a share of the budget."""
+    return sum(birth.shares.values(), Fraction(0))
 
 
 def _nothing() -> None:

@@ -52,11 +52,10 @@ def rebuild(
         read = _hot_rows(store, window, taken) if rows is None else _given(store, rows)
         _refuse_others(window, taken, sum(map(len, read())))
         birth, amount = _birth(store, window, share)
-        others, lacking = store.tables.total(but=[window])
         store.ledger.spend(PURPOSE, amount, [window], now, why)
         reach("rebuild.charged")
         arena = _counted(store, birth, read)
-        complete = arena if others is None else Arena.total([others, arena])
+        complete, lacking = store.tables.total(windows={window: arena})
         reach("rebuild.counted")
         _swap(store, window, arena, complete, lacking, why, now)
         reach("rebuild.after")
@@ -163,7 +162,7 @@ def _swap(
     store: Lifecycle,
     window: int,
     arena: Arena,
-    complete: Arena,
+    complete: Arena | None,
     lacking: frozenset[int],
     why: str,
     now: int,
@@ -171,7 +170,7 @@ def _swap(
     """New tables in place of the old ones, whose keys die."""
     with (
         store.tables.write(arena, "sealed", window) as add_sealed,
-        store.tables.write(complete, "complete") as add_complete,
+        store.written(complete) as add_complete,
     ):
         reach("rebuild.written")
 

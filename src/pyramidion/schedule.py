@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Leaving, Lifecycle
+from pyramidion.nodes import Node
 from pyramidion.populating import Window
 from pyramidion.storage.hot import Step
 from pyramidion.superseding import drop_bins, superseded
@@ -23,6 +24,7 @@ class Advance:
     """What `advance` did."""
 
     sealed: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
     steps: int = 0
     rows_erased: int = 0
     retired: list[int] = field(default_factory=list)
@@ -49,6 +51,8 @@ class Schedule:
             or store.hot.leaving(now)
             or store.windows.full()
             or store.past(now)
+            or store.over_nodes(now)
+            or store.nodes.full()
             or store.windows.next(now) is not None
             or store.keys.unfinished
         )
@@ -65,11 +69,14 @@ class Schedule:
                     window.closed = True  # or rows could come while an empty one is dropped
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)
+            done.nodes += store.close_nodes(now)
             self._forget(now, done)
             store.forget_past(now)
             for window in store.windows.full():
                 store.checkpoint(window)
                 done.checkpoints.append(window.number)
+            for node in store.nodes.full():
+                store.checkpoint(node)
             slot = store.windows.next(now)
             if slot is not None:
                 done.opened.append(store.open(slot, now))
@@ -100,6 +107,7 @@ class Schedule:
         done.retired = past
         told = [f"hot step {step.number}" for step in steps]
         told += [f"window {number}" for number in past]
+        told += [f"node {number}" for number in store.nodes_over(past, "retired")]
         why = "past its time"
         store.erase(", ".join(told), why, now, steps=steps, windows=past)
         later = self._left()
@@ -148,12 +156,16 @@ class Schedule:
             if any(self._has_after(step, window) for step in steps):
                 store.checkpoint(window)
                 made.append(window.number)
+        for node in store.nodes.all():
+            if any(self._has_after(step, node) for step in steps):
+                store.checkpoint(node)
         reach("step.checkpointed")
         return made
 
-    def _has_after(self, step: Step, window: Window) -> bool:
+    def _has_after(self, step: Step, held: Window | Node) -> bool:
+        windows = held.members if isinstance(held, Node) else {held.number}
         return any(
-            window.number in dict(batch.parts)
+            not windows.isdisjoint(dict(batch.parts))
             for batch in step.batches
-            if batch.number > window.after
+            if batch.number > held.after
         )

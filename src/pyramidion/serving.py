@@ -43,7 +43,10 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     if store.complete is None:
         return None
-    windows = max(table.windows for table in store.complete.layout.tables)
+    if store.nodes.levels is None:
+        windows = max(table.windows for table in store.complete.layout.tables)
+    else:  # nodes stand for several
+        windows = max(store.tables.behind(store.lacking).values(), default=0)
     return replace(store.birth(1).guarantee(windows), unit=store.people.unit)
 
 

@@ -19,6 +19,7 @@ from pyramidion import knobs, toml
 from pyramidion.checks import checked_keys, fill
 from pyramidion.errors import SchemaError
 from pyramidion.knobs import Knob
+from pyramidion.levels import Levels, best, tree
 from pyramidion.spans import Spans
 
 __all__ = ["Column", "Knob", "Settings"]
@@ -215,6 +216,40 @@ class Settings(Spans):
             "length of a count window, as time or as accepted rows",
         ),
     )
+    windows: Literal["flat", "tree"] = field(
+        default="flat",
+        metadata=knobs.of_store(
+            "choice",
+            knobs.one_of("flat", "tree"),
+            "how windows are summed: flat, all of them; tree, larger nodes in their place, less "
+            "noise where there are many",
+        ),
+    )
+    tree_radix: int | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "nodes",
+            knobs.optional(knobs.whole(2, 1024)),
+            "how many nodes one node of the next level stands for; None: what leaves least noise",
+        ),
+    )
+    tree_depth: int | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "levels",
+            knobs.optional(knobs.whole(2, 20)),
+            "levels of a tree, the count windows among them; None: what leaves least noise",
+        ),
+    )
+    tree_shares: tuple[float, ...] | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "relative",
+            knobs.optional(knobs.numbers),
+            "budget shares of the levels of a tree, that of the count windows first; None: what "
+            "leaves least noise (by rows: equal ones)",
+        ),
+    )
     retention: str | timedelta = field(
         default="365d",
         metadata=knobs.of_store(
@@ -390,6 +425,54 @@ class Settings(Spans):
         self._check_at_most("hot_step", self.hot_step_us, "hot_window", self.hot_window_us)
         self._check_at_most("hot_step", self.hot_step_us, "retention", self.retention_us)
         self._check_at_most("hot_step_rows", self.hot_step_rows, "hot_rows", self.hot_rows)
+        self._check_tree()
+
+    def _check_tree(self) -> None:
+        if self.windows == "flat":
+            return
+        given = (self.tree_radix, self.tree_depth)
+        if self.kept_windows is None and None in given:
+            raise SchemaError(
+                "setting 'windows' is 'tree' and count windows are cut by rows, so it is not known "
+                "how many are kept; give tree_radix and tree_depth"
+            )
+        if self.tree_shares is not None and len(self.tree_shares) != self.tree_depth:
+            raise SchemaError(
+                "setting 'tree_shares' has one number for each level, the count windows' first; "
+                "give as many as tree_depth says"
+            )
+        if self.levels is None:
+            raise SchemaError(
+                f"setting 'windows' is 'tree' and no such tree has less noise than the "
+                f"{self.kept_windows} flat windows that are kept; leave it 'flat', or give "
+                f"tree_radix and tree_depth by hand"
+            )
+
+    @property
+    def kept_windows(self) -> int | None:
+        """Sealed windows within retention at most; None where windows are cut by rows."""
+        if self.window_us is None:
+            return None
+        return max(1, math.ceil(self.retention_us / self.window_us) - 1)
+
+    @property
+    def levels(self) -> Levels | None:
+        """The tree of windows; None where they are flat.
+
+        >>> Settings(epsilon=1, count_window="1d", windows="tree").levels.radix
+        7
+        """
+        if self.windows == "flat":
+            return None
+        kept, radix, depth = self.kept_windows, self.tree_radix, self.tree_depth
+        if radix is not None and depth is not None:
+            shares = self.tree_shares
+            if shares is not None:
+                return Levels(radix, tuple(share / sum(shares) for share in shares))
+            if kept is None:
+                return Levels(radix, (1 / depth,) * depth)
+            return tree(kept, radix, depth, self.mechanism)
+        return best(kept or 1, self.mechanism, radix, depth)
 
     def _check_at_most(self, small: str, low: int | None, large: str, high: int | None) -> None:
         """Refuse two knobs in the wrong order; one that is None is in order."""
@@ -463,7 +546,8 @@ class Settings(Spans):
         """Return plain lists, dicts, text and numbers."""
         told: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)}
         shares = None if self.shares is None else dict(self.shares)
-        return told | {"shares": shares, "columns": list(self.columns)}
+        levels = None if self.tree_shares is None else list(self.tree_shares)
+        return told | {"shares": shares, "columns": list(self.columns), "tree_shares": levels}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:

@@ -28,6 +28,16 @@ class WindowStatus:
 
 
 @dataclass(frozen=True)
+class NodeStatus:
+    """A node of a tree of windows: its level, and the windows whose rows it takes."""
+
+    number: int
+    level: int
+    state: str
+    windows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TableStatus:
     """A complete count table: how many windows are in it, and the noise in one of its cells."""
 
@@ -71,6 +81,8 @@ class Status:
     composed_delta: float | None = None
     vault: VaultStatus | None = None
     """Where the raw history is sealed, if it is."""
+    nodes: tuple[NodeStatus, ...] = ()
+    """Of a tree of windows, those that are populating or sealed."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -83,6 +95,8 @@ class Status:
             told["composed_epsilon"] = None
         if self.vault is None:
             del told["vault"]
+        if not self.nodes:
+            del told["nodes"]
         return told
 
 
@@ -95,6 +109,20 @@ def _bytes(path: Path) -> int:
     return total
 
 
+def _nodes(lifecycle: Lifecycle) -> tuple[NodeStatus, ...]:
+    """The nodes that are populating or sealed, in order."""
+    query = "SELECT * FROM nodes WHERE state IN ('populating', 'sealed') ORDER BY number"
+    return tuple(
+        NodeStatus(
+            row["number"],
+            row["level"],
+            row["state"],
+            tuple(sorted(lifecycle.tables.members(row["number"]))),
+        )
+        for row in lifecycle.catalogue.all(query)
+    )
+
+
 def status_of(
     path: Path, lifecycle: Lifecycle, now: int, due: bool, vault: VaultStatus | None = None
 ) -> Status:
@@ -105,6 +133,7 @@ def status_of(
         for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
     ]
     spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
+    behind = lifecycle.tables.behind(lifecycle.lacking)
     deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
     return Status(
         path=str(path),
@@ -115,7 +144,7 @@ def status_of(
         summarised_rows=0 if complete is None else complete.rows,
         windows=tuple(windows),
         tables=tuple(
-            TableStatus(t.name, t.kind, t.rows, t.width, t.windows, t.variance**0.5)
+            TableStatus(t.name, t.kind, t.rows, t.width, behind.get(t.name, 0), t.variance**0.5)
             for t in (() if complete is None else complete.layout.tables)
         ),
         deletions=tuple(Deletion(*row) for row in deletions),
@@ -125,4 +154,5 @@ def status_of(
         composed_epsilon=None if spent is None else spent.composed_epsilon,
         composed_delta=None if spent is None else spent.composed_delta,
         vault=vault,
+        nodes=_nodes(lifecycle),
     )

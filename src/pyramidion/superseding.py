@@ -124,8 +124,10 @@ def drop(
         sealed = _sealed(store, stays, damaged)
         populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
         gone = [n for n, arena in (sealed | populating).items() if arena is None]
-        complete, lacking = _complete(store, sealed, stays)
+        nodes, taking = _nodes(store, stays, gone)
+        complete, lacking = _complete(store, sealed, stays, nodes)
         written, last = _files(store, complete, sealed, populating), store.last_batch()
+        written += _node_files(store, nodes, taking)
         reach("drop.written")
 
         def changed() -> None:
@@ -133,8 +135,9 @@ def drop(
             store.tables.supersede("complete")
             for number in gone:
                 _empty(store, number, now)
+            store.forget_nodes(n for n, arena in (nodes | taking).items() if arena is None)
             for file in written:
-                store.tables.supersede(file.kind, file.window)
+                store.tables.supersede(file.kind, file.window, file.node)
                 file.add(after=last if file.kind == "checkpoint" else 0)
 
         def dropped() -> None:
@@ -146,6 +149,13 @@ def drop(
                     window = store.populating[number]
                     window.arena, window.encoder = arena, store.encoder_of(arena)
                     window.after, window.fresh = last, 0
+            for number, arena in taking.items():
+                if arena is None:
+                    store.nodes.nodes.pop(number)
+                else:
+                    node = store.nodes.nodes[number]
+                    node.arena, node.encoder = arena, store.encoder_of(arena)
+                    node.after, node.fresh = last, 0
             store.lacking = lacking
             store.change(complete, told)
 
@@ -195,16 +205,58 @@ def _sealed(
     return left
 
 
+def _nodes(
+    store: Lifecycle, stays: Callable[[str], bool], gone: Collection[int]
+) -> tuple[dict[int, Arena | None], dict[int, Arena | None]]:
+    """What is left of nodes that have tables to be erased: sealed ones, and populating ones.
+
+    Nothing is left of one that cannot be read, for its windows do without it; nor of one over a
+    window that has no table any more, for it would count rows that nothing else does.
+    """
+    sealed: dict[int, Arena | None] = dict.fromkeys(store.nodes_over(gone, "sealed"))
+    for row in store.tables.nodes("sealed"):
+        if row["node"] not in sealed and not all(map(stays, store.tables.names(row))):
+            try:
+                sealed[row["node"]] = _less(store.tables.of(row), stays)
+            except KeyHolderError:
+                raise
+            except (FormatError, StorageError):
+                sealed[row["node"]] = None
+    over = store.nodes_over(gone, "populating")
+    taking = {
+        node.number: None if node.number in over else _less(node.arena, stays)
+        for node in store.nodes.all()
+    }
+    return sealed, taking
+
+
 def _complete(
-    store: Lifecycle, sealed: Mapping[int, Arena | None], stays: Callable[[str], bool]
+    store: Lifecycle,
+    sealed: Mapping[int, Arena | None],
+    stays: Callable[[str], bool],
+    nodes: Mapping[int, Arena | None],
 ) -> tuple[Arena | None, frozenset[int]]:
     """The complete tables without those that are erased, and the windows that they lack."""
+    if store.nodes.levels is not None:
+        gone = [number for number, arena in sealed.items() if arena is None]
+        left = {number: arena for number, arena in sealed.items() if arena is not None}
+        return store.tables.total(but=gone, windows=left, nodes=nodes)
     if store.complete is None or None not in sealed.values():
         complete = None if store.complete is None else _less(store.complete, stays)
         return complete, store.lacking
     others, lacking = store.tables.total(but=sealed)
     held = [arena for arena in (others, *sealed.values()) if arena is not None]
     return Arena.total(held) if held else None, lacking
+
+
+def _node_files(store: Lifecycle, *kinds: Mapping[int, Arena | None]) -> list[NewFile]:
+    """What is left of nodes, sealed ones first."""
+    return [
+        store.tables.write(arena, kind, node=number)
+        for kind, arenas in zip(("sealed", "checkpoint"), kinds, strict=True)
+        for number, arena in arenas.items()
+        if arena is not None
+    ]
 
 
 def _files(

@@ -9,7 +9,7 @@ again from its rows, which costs: see `pyramidion.rebuilding`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -28,10 +28,12 @@ class Damage:
     """A file that is damaged, gone or not what it should be."""
 
     kind: str
-    """``sealed`` or ``checkpoint`` tables of a window, the ``complete`` ones, or ``hot`` rows."""
+    """``sealed`` or ``checkpoint`` tables of a window, those of a ``node``, the ``complete`` ones,
+    or ``hot`` rows."""
     window: int | None
-    """Whose tables they are; None for complete tables and hot rows."""
+    """Whose tables they are; None for nodes, complete tables and hot rows."""
     why: str
+    node: int | None = None
 
 
 def verify(store: Lifecycle) -> list[Damage]:
@@ -45,6 +47,11 @@ def _tables(store: Lifecycle) -> Iterator[Damage]:
         why = _problem(store, row)
         if why:
             yield Damage(row["kind"], row["window"], why)
+    for state in ("sealed", "populating"):
+        for row in store.tables.nodes(state):
+            why = _problem(store, row)
+            if why:
+                yield Damage("node", None, why, row["node"])
     total, lacking = store.tables.total()
     if not lacking and not _same(total, store.complete):
         yield Damage("complete", None, NOT_THE_SUM)
@@ -89,22 +96,32 @@ def mend(store: Lifecycle, now: int) -> list[Damage]:
     """
     with store.moves:
         store.settle(now)
-        damaged = [each for each in _tables(store) if each.kind in ("sealed", "complete")]
+        damaged = [
+            each
+            for each in _tables(store)
+            if each.kind in ("sealed", "complete")
+            or (each.kind == "node" and each.node not in store.nodes.nodes)
+        ]
         lost = {each.window for each in damaged if each.window is not None}
-        if len(lost) > 1 or lost & store.lacking:
+        under = store.nodes_over(lost, "sealed")  # the complete tables may have these in its place
+        if len(lost) > 1 or lost & store.lacking or under:
             numbers = ", ".join(map(str, sorted(lost)))
             raise StateError(
                 f"nothing but the rows tells the tables of window {numbers} any more; rebuild() "
                 f"it from them, or restore a backup"
             )
         if damaged:
-            _write_anew(store, lost, now)
+            nodes = [each.node for each in damaged if each.node is not None]
+            _write_anew(store, lost, nodes, now)
         return damaged
 
 
-def _write_anew(store: Lifecycle, lost: set[int], now: int) -> None:
-    """The window that is lost is what the complete tables have and the others do not."""
-    others, _ = store.tables.total(but=lost)
+def _write_anew(store: Lifecycle, lost: set[int], nodes: Collection[int], now: int) -> None:
+    """The window that is lost is what the complete tables have and the others do not.
+
+    A node is not needed: its windows have all that it counts.
+    """
+    others, _ = store.tables.total(but=lost, nodes=dict.fromkeys(nodes))
     complete = store.complete if lost else others
     with ExitStack() as files:
         add: list[Callable[..., None]] = []
@@ -116,6 +133,7 @@ def _write_anew(store: Lifecycle, lost: set[int], now: int) -> None:
 
         def before() -> None:
             store.tables.supersede("complete")
+            store.forget_nodes(nodes)
             for number in lost:
                 store.tables.supersede("sealed", number)
             for each in add:

@@ -25,6 +25,7 @@ PACKAGE = Path("src") / "pyramidion"
 STATISTICAL = "tests/auditing/test_statistical.py"
 STRUCTURAL = "tests/auditing/test_structural.py"
 KILLED = "tests/auditing/test_killed.py"
+TREES = "tests/store/test_trees.py"
 GREEN, RED = 0, 1  # exit codes of pytest
 
 
@@ -96,7 +97,7 @@ MUTANTS = (
         (
             Edit(
                 "lifecycle.py",
-                "self.ledger.open(number, birth.shares, birth.reserves, now)",
+                "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
                 "pass",
             ),
         ),
@@ -107,8 +108,9 @@ MUTANTS = (
         (
             Edit(
                 "lifecycle.py",
-                "birth = self.birth(number)\n",
-                "birth = self.birth(number)\n            arena = birth.arena()\n",
+                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n",
+                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n"
+                "            arena = birth.arena()\n",
             ),
             Edit(
                 "lifecycle.py",
@@ -149,12 +151,83 @@ MUTANTS = (
         f"{STRUCTURAL}::test_a_state_less_its_exact_counts_is_the_noise_of_its_birth",
     ),
     Mutant(
+        "a node noised when it is sealed",
+        (
+            Edit(
+                "lifecycle.py",
+                "nodes = {n: each.arena() for n, (*_, each) in born.items()}",
+                "nodes = {n: Arena.exact(each.layout) for n, (*_, each) in born.items()}",
+            ),
+            Edit(
+                "lifecycle.py",
+                "            node.arena.seal()\n",
+                "            late = self.node_birth(min(node.members), node.level).arena()\n"
+                "            for table in range(len(late.layout.tables)):\n"
+                "                node.arena._flat(table)[:] += late._flat(table)\n"
+                "            node.arena.seal()\n",
+            ),
+        ),
+        f"{TREES}::test_a_node_less_its_exact_counts_is_the_noise_of_its_birth",
+    ),
+    Mutant(
+        "a level that nobody pays for",
+        (
+            Edit(
+                "lifecycle.py",
+                "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
+                "self.ledger.open(number, birth.shares, birth.reserves, now)",
+            ),
+        ),
+        f"{TREES}::test_every_observation_is_in_one_node_of_each_level_and_each_is_charged",
+    ),
+    Mutant(
+        "a node that is older than a window and not charged to it",
+        (
+            Edit(
+                "lifecycle.py",
+                "above = {**held, **{purpose(n)",
+                "above = {**{purpose(n)",
+            ),
+        ),
+        f"{TREES}::test_every_observation_is_in_one_node_of_each_level_and_each_is_charged",
+    ),
+    Mutant(
+        "a node that outlives its first window",
+        (
+            Edit(
+                "lifecycle.py",
+                'nodes = self.nodes_over(sealed, "populating", "sealed")',
+                "nodes = list[int]()",
+            ),
+            Edit(
+                "lifecycle.py",
+                'self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))',
+                "self.forget_nodes([])",
+            ),
+        ),
+        f"{TREES}::test_of_a_retired_window_nothing_opens_neither_its_tables_nor_those_of_its_nodes",
+    ),
+    Mutant(
+        "a node whose checkpoint does not follow the rows that leave",
+        (
+            Edit(
+                "schedule.py",
+                "        for node in store.nodes.all():\n"
+                "            if any(self._has_after(step, node) for step in steps):\n"
+                "                store.checkpoint(node)\n",
+                "",
+            ),
+        ),
+        f"{TREES}::test_a_node_less_its_exact_counts_is_the_noise_of_its_birth",
+    ),
+    Mutant(
         "noise in memory alone",
         (
             Edit(
                 "lifecycle.py",
-                "                    add(after=after)\n                    self.catalogue.run(\n",
-                "                    self.catalogue.run(\n",
+                "                    for known in add:\n"
+                "                        known(after=after)\n",
+                "",
             ),
         ),
         f"{KILLED}::test_before_the_first_row_is_written_the_noise_is_durable",

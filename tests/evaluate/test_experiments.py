@@ -76,7 +76,7 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise shares sketches bias windows retraining tuning"
+    names = "q1 q2 noise shares sketches bias windows window-noise retraining tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())
 
@@ -227,7 +227,8 @@ def test_a_figure_of_ratios_has_one_baseline(
 def test_figures_of_other_things_need_no_baseline() -> None:
     shown = {name: planned(asked, SMALL[0])[0].shows for name, asked in EXPERIMENTS.items()}
     others = {name: shows for name, shows in shown.items() if name not in RATIOS}
-    assert others == {"bias": "value", "retraining": "value", "tuning": "loss"}
+    of_values = dict.fromkeys(("bias", "window-noise", "retraining"), "value")
+    assert others == of_values | {"tuning": "loss"}
 
 
 def test_the_baseline_has_a_place_on_the_axis_of_hot_rows_alone() -> None:
@@ -330,6 +331,23 @@ def test_windows_are_shown_against_their_number(nothing: Asked) -> None:
     assert {point.x for point in found} == {setup.windows for setup in nothing.setups}
     assert {setup.windows for setup in nothing.setups} == set(windows.WINDOWS["movielens"])
     assert {setup.epsilon for setup in nothing.setups} == {1.0}
+    trees = {setup.windows for setup in nothing.setups if setup.knobs.get("windows") == "tree"}
+    assert {1_000} <= trees < set(windows.WINDOWS["movielens"])  # of few, no tree has less noise
+    assert {point.x for point in found if point.series.endswith("tree")} == trees
+
+
+@pytest.mark.parametrize("kind", ["flat", "binary tree, equal shares", "best tree"])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_noise_of_windows_summed_is_the_predicted_one(kind: str, noise: Any) -> None:
+    found = [
+        point
+        for seed in range(2)
+        for point in windows._noise(SMALL[0], 100, noise, kind, seed).run()
+    ]
+    measured_ = np.mean([point.value**2 for point in found])
+    predicted = np.mean([point.detail["predicted"] ** 2 for point in found])
+    assert measured_ == pytest.approx(predicted, rel=0.15)
+    assert (kind == "flat") == (predicted == 100)
 
 
 # --- real runs -----------------------------------------------------------------------------------
@@ -360,7 +378,7 @@ def measured(asked: Experiment, data: DataSet, folder: Path) -> tuple[Figure, li
     return figure, run(jobs, Kept(folder, Plan(figure, keys(jobs)), RUN), Told())
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in ("tuning", "bias")])
+@pytest.mark.parametrize("name", [*RATIOS, "retraining"])
 def test_an_experiment_runs_from_end_to_end(name: str, tiny: DataSet, tmp_path: Path) -> None:
     figure, found = measured(EXPERIMENTS[name], tiny, tmp_path)
     counts = [point for point in found if point.series.startswith("counts")]

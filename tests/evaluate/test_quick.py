@@ -13,7 +13,17 @@ import pytest
 
 from tests.conftest import DATA
 
-FIGURES = ("q1", "q2", "noise", "shares", "sketches", "bias", "windows", "retraining")
+FIGURES = (
+    "q1",
+    "q2",
+    "noise",
+    "shares",
+    "sketches",
+    "bias",
+    "windows",
+    "window-noise",
+    "retraining",
+)
 
 
 def evaluated(output: Path, *words: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ from pyramidion.privacy import ledger
 from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
-from pyramidion.status import Deletion, Status, TableStatus, WindowStatus
+from pyramidion.status import Deletion, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
@@ -64,7 +64,7 @@ from tests.store.life import DAY, SETTINGS
 
 PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters"
 DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
-PAID = "P2: noisy since birth, paid by the `table` lines of its windows"
+PAID = "P2: noisy since birth, paid by the `table` and `node` lines of its windows"
 HOT = "P1: erased with the hot rows, when their step leaves"
 SEALED = "of encrypted files: how long they are tells how well rows compress, see docs/vault.md"
 VERB = "gives what is mapped elsewhere, or nothing"
@@ -74,9 +74,12 @@ CATALOGUE = {
     "keys": {"id": DRAWN, "purpose": PUBLIC, "wrapped": DRAWN},
     "windows": dict.fromkeys(("number", "state", "slot", "start", "stop", "rows"), PUBLIC),
     "arenas": {
-        **dict.fromkeys(("id", "kind", "window", "after", "current", "tables"), PUBLIC),
+        **dict.fromkeys(("id", "kind", "window", "node", "after", "current"), PUBLIC),
+        "tables": "names are public; the noise of each is what its `table` line paid for",
         **dict.fromkeys(("key", "file"), DRAWN),
     },
+    "nodes": dict.fromkeys(("number", "level", "place", "state"), PUBLIC),
+    "members": dict.fromkeys(("node", "window"), PUBLIC),
     "steps": {
         **dict.fromkeys(("number", "slot", "start", "rows"), PUBLIC),
         **dict.fromkeys(("key", "once", "file"), DRAWN),
@@ -150,6 +153,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Advance: dict.fromkeys(
         (
             "sealed",
+            "nodes",
             "steps",
             "rows_erased",
             "retired",
@@ -163,6 +167,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Status: {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
+        "nodes": PUBLIC,
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
         "bytes": HOT,  # the lengths of hot segments are in it
         "vault": "see VaultStatus",
@@ -179,6 +184,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     },
     Problem: {"name": DRAWN, "why": "names a file, which is drawn"},
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
+    NodeStatus: dict.fromkeys(("number", "level", "state", "windows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
@@ -194,7 +200,12 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("entries", "problems"), PUBLIC),
         **dict.fromkeys(("first", "head"), DRAWN),
     },
-    Damage: {"kind": PUBLIC, "window": PUBLIC, "why": "names a file, which is drawn"},
+    Damage: {
+        "kind": PUBLIC,
+        "window": PUBLIC,
+        "node": PUBLIC,
+        "why": "names a file, which is drawn",
+    },
     Model: {
         **dict.fromkeys(("name", "recipe", "workload", "stale"), PUBLIC),
         **dict.fromkeys(("fitted", "why"), "P1: in memory, gone before the rows it learned from"),

@@ -32,10 +32,11 @@ class Witness:
     def __post_init__(self) -> None:
         lifecycle = self.store._lifecycle
         _watch(lifecycle, "birth", self._birth)
+        _watch(lifecycle, "node_birth", self._node_birth)
         _watch(lifecycle.hot, "acknowledge", self._acknowledge)
 
-    def _birth(self, real: Callable[..., Birth], window: int) -> Birth:
-        born = real(window)
+    def _birth(self, real: Callable[..., Birth], window: int, *given: Any) -> Birth:
+        born = real(window, *given)
 
         def drawn(draw: Callable[..., Any], *given: Any) -> Any:
             self.draws.append(self._charged(window, born))
@@ -43,6 +44,26 @@ class Witness:
 
         _watch(born, "arena", drawn)
         return born
+
+    def _node_birth(self, real: Callable[..., Birth], window: int, level: int) -> Birth:
+        born = real(window, level)
+
+        def drawn(draw: Callable[..., Any], *given: Any) -> Any:
+            self.draws.append(self._charged_node(window, level, born))
+            return draw(*given)
+
+        _watch(born, "arena", drawn)
+        return born
+
+    def _charged_node(self, window: int, level: int, born: Birth) -> bool:
+        """Whether the window that begins a node has paid for a node of this level."""
+        query = (
+            "SELECT amount FROM ledger JOIN nodes ON purpose = 'node ' || number "
+            "WHERE window = ? AND kind = 'node' AND nodes.state = 'opening' AND level = "
+        )
+        found = [Fraction(amount) for (amount,) in self._committed(f"{query}{level}", window)]
+        _, budget = budget_of(self.store.settings)
+        return found == [budget * sum(born.shares.values())]
 
     def _charged(self, window: int, born: Birth) -> bool:
         query = "SELECT purpose, amount FROM ledger WHERE window = ? AND kind = 'table'"
@@ -58,10 +79,19 @@ class Witness:
         return real(*given)
 
     def _durable(self, window: int) -> bool:
-        query = "SELECT file FROM arenas WHERE window = ? AND kind = 'checkpoint' AND current = 1"
+        """Its own noise, and that of all nodes that take its rows."""
+        own = "SELECT file FROM arenas WHERE window = ? AND kind = 'checkpoint' AND current = 1"
+        over = (
+            "SELECT coalesce(max(file), '') FROM members LEFT JOIN arenas "
+            "ON arenas.node = members.node AND kind = 'checkpoint' AND current = 1 "
+            "WHERE members.window = ? GROUP BY members.node"
+        )
         folder = self.store._lifecycle.tables.folder
-        files = [folder / name for (name,) in self._committed(query, window)]
-        return len(files) == 1 and files[0].exists()
+        files = [folder / name for (name,) in self._committed(own, window)]
+        levels = self.store.settings.levels
+        nodes = [folder / name for (name,) in self._committed(over, window)]
+        enough = len(nodes) >= (0 if levels is None else levels.depth - 1)
+        return len(files) == 1 and enough and all(file.is_file() for file in (*files, *nodes))
 
     def _committed(self, query: str, window: int) -> list[Any]:
         """What another connection sees: what a crash at this moment would leave."""

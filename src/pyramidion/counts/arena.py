@@ -108,8 +108,10 @@ class Arena:
 
     # --- counts -----------------------------------------------------------------
 
-    def add(self, observations: Observations, threads: int = 1) -> None:
-        """Count observations, each once in every table.
+    def add(
+        self, observations: Observations, threads: int = 1, names: Collection[str] | None = None
+    ) -> None:
+        """Count observations, each once in every table, or in those that are named.
 
         ``threads`` share the tables among them; two calls at once would lose counts.
         """
@@ -121,14 +123,16 @@ class Arena:
                 f"open a new window, or raise max_rows_per_window"
             )
         self._whole()
-        self._apply(observations, +observations.weights, len(observations), threads)
+        self._apply(observations, +observations.weights, len(observations), threads, names)
 
-    def take_back(self, observations: Observations, threads: int = 1) -> None:
+    def take_back(
+        self, observations: Observations, threads: int = 1, names: Collection[str] | None = None
+    ) -> None:
         """Undo `add` of observations that were never acknowledged."""
         self._must_be_populating()
         self._must_fit(observations)
         self._whole()
-        self._apply(observations, -observations.weights, -len(observations), threads)
+        self._apply(observations, -observations.weights, -len(observations), threads, names)
 
     def _must_be_populating(self) -> None:
         if self.sealed:
@@ -312,6 +316,17 @@ class Arena:
         if not found:
             raise StateError("there is no sealed window to sum; seal one first")
         return found[0]._sum(found[1:], 1)
+
+    def arranged(self, names: Iterable[str], rows: int) -> Arena:
+        """Sealed tables in another order, known to be of so many rows."""
+        order = [name for name in names if name in self.layout.index]
+        tables = tuple(self.layout.tables[self.layout.index[name]] for name in order)
+        found = Arena(replace(self.layout, tables=tables), self.max_rows)
+        found.rows, found.raw = rows, self.raw
+        for number, name in enumerate(order):
+            found._flat(number)[:] = self._flat(self.layout.index[name])
+        found.seal()
+        return found
 
     def less(self, other: Arena) -> Arena:
         """These sealed tables less those of a window in them, which leaves.

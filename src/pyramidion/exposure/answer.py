@@ -195,6 +195,8 @@ def _windows(
     for window in lives.windows:
         replayed = any(_within(window.number, replay.windows) for replay in replays)
         states = _states(window, start, stop, replayed=replayed)
+        if window.born > stop and _seen_before(lives, window, start, stop):
+            states = ("populating",)
         if component != "store":
             states = tuple(state for state in states if state == "sealed")
         if not states:
@@ -228,6 +230,16 @@ def _states(window: WindowLife, start: int, stop: int, *, replayed: bool) -> tup
     populating = window.frozen is None or window.frozen >= start
     sealed = window.state != "populating" and (window.sealed is None or window.sealed <= stop)
     return ("populating",) * populating + ("sealed",) * sealed
+
+
+def _seen_before(lives: Lives, window: WindowLife, start: int, stop: int) -> bool:
+    """Whether a node that takes the rows of a later window was populating in the interval."""
+    return any(
+        window.number in node.windows
+        and node.born <= stop
+        and (node.frozen is None or node.frozen >= start)
+        for node in lives.nodes
+    )
 
 
 def _later(lives: Lives, window: WindowLife, stop: int) -> int:

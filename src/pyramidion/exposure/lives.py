@@ -18,7 +18,8 @@ from typing import NamedTuple
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.spells import Spell, spells
 
-_PAST, _ENDED = r"(?:hot step|window) \d+", r"(?:populating states|noise) of window \d+"
+_PAST = r"(?:hot step|window|node) \d+"
+_ENDED = r"(?:populating states|noise) of (?:window|node) \d+"
 LEFT = re.compile(f"{_PAST}(?:, {_PAST})*")
 SEALED = re.compile(f"{_ENDED}(?:, {_ENDED})*(?:, the former store key)?")
 """What the records of erasures say. Anything else, such as the name of a feature, is no match."""
@@ -74,6 +75,17 @@ class WindowLife:
     erased: int | None
 
 
+@dataclass(frozen=True)
+class NodeLife:
+    """A node of a tree: its windows, and until when a populating state of it could be read."""
+
+    number: int
+    windows: frozenset[int]
+    born: int
+    frozen: int | None
+    """None: it can, or it is not known."""
+
+
 class Erasure(NamedTuple):
     """A deletion record, and when it was complete; None: it is not."""
 
@@ -96,6 +108,7 @@ class Lives:
             self._left = _by_number(self.erasures, LEFT, "hot step")
             self.steps = [*self._past_steps(), *self._hot_steps()]
             self.windows = list(self._windows())
+            self.nodes = list(self._nodes())
             self.spells = spells(self._catalogue)
             self._next_step = int(self._catalogue.about("next_step", "1"))
             self.begun: int | None = self._catalogue.one("SELECT min(at) FROM ledger")
@@ -153,6 +166,24 @@ class Lives:
                 sealed=None if seal is None else seal.at,
                 frozen=None if seal is None else seal.complete,
                 erased=None if end is None else end.complete,
+            )
+
+    def _nodes(self) -> Iterator[NodeLife]:
+        ended = [_by_number(self.erasures, grammar, "node") for grammar in (SEALED, LEFT)]
+        born = {
+            row["window"]: row["at"]
+            for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
+        }
+        members: dict[int, set[int]] = {}
+        for row in self._catalogue.all("SELECT node, window FROM members"):
+            members.setdefault(row["node"], set()).add(row["window"])
+        for number, windows in members.items():
+            end = next((found[number] for found in ended if number in found), None)
+            yield NodeLife(
+                number=number,
+                windows=frozenset(windows),
+                born=min((born[window] for window in windows if window in born), default=0),
+                frozen=None if end is None else end.complete,
             )
 
     # --- what is not known ---------------------------------------------------------------

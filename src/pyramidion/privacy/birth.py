@@ -64,6 +64,25 @@ def reserves_of(settings: Settings, due: Collection[str] = ("weights", "bins")) 
     return {of: share for of, share in settings.reserves.items() if share and of not in rarely}
 
 
+def parts_of(settings: Settings, reserves: Mapping[str, Fraction]) -> tuple[Fraction, ...]:
+    """What the tables of each level of a tree have of what reserves leave, the window's first.
+
+    A node lives through windows that keep more back than others, so it reckons with the most
+    that any can. What a window does not keep back is its own level's.
+
+    >>> from pyramidion.settings import Settings
+    >>> parts_of(Settings(epsilon=1), {})
+    (Fraction(1, 1),)
+    """
+    levels = settings.levels
+    if levels is None:
+        return (Fraction(1),)
+    above = tuple(Fraction(share) for share in levels.shares[1:])
+    most = sum(reserves_of(settings).values(), Fraction(0))
+    kept = sum(reserves.values(), Fraction(0))
+    return (1 - sum(above, Fraction(0)) * (1 - most) / (1 - kept), *above)
+
+
 def sizes_of(settings: Settings, shapes: Sequence[TableShape]) -> list[Size]:
     """Name, kind, hash rows and width of each table but the prior: dense, or a sketch."""
     return [
@@ -79,7 +98,8 @@ class Birth:
 
     ``reserves`` are the shares of the budget that it keeps back, ``weights`` how its tables
     divide the rest (None: equally, or by hand), ``k`` how many observations its noise hides,
-    ``prior`` what the table of label totals is called.
+    ``prior`` what the table of label totals is called. In a tree the tables have ``part`` of
+    what the reserves leave, and a node takes the rows of as many windows as its ``span`` says.
     """
 
     def __init__(
@@ -93,8 +113,12 @@ class Birth:
         weights: Mapping[str, Fraction] | None = None,
         k: int | None = None,
         prior: str = PRIOR,
+        part: Fraction = Fraction(1),
+        span: int = 1,
     ) -> None:
         self.settings = settings
+        self._part = part
+        self._most = settings.max_rows_per_window * span
         self.reserves = {name: share for name, share in (reserves or {}).items() if share}
         self._weights = weights
         self._k = settings.k if k is None else k
@@ -118,7 +142,7 @@ class Birth:
         """Share of the budget of each table, the prior's first."""
         names = [name for name, *_ in self._sizes]
         shares = shares_of(self.settings, names[1:], self.reserves, self._weights)
-        return dict(zip(names, shares, strict=True))
+        return dict(zip(names, (share * self._part for share in shares), strict=True))
 
     @cached_property
     def noises(self) -> tuple[Noise | None, ...]:
@@ -148,7 +172,7 @@ class Birth:
     @cached_property
     def layout(self) -> Layout:
         """The layout of every window, cell widths from public bounds."""
-        most = self.settings.max_rows_per_window * self.settings.omega
+        most = self._most * self.settings.omega
         tables = tuple(
             Table(
                 name, kind, rows, width, most + (noise.bound if noise is not None else 0), variance
@@ -166,7 +190,7 @@ class Birth:
 
     def arena(self, randomness: Randomness | None = None) -> Arena:
         """A new window's tables, noise in every cell."""
-        most = self.settings.max_rows_per_window
+        most = self._most
         if self.settings.mechanism == "none":
             return Arena.exact(self.layout, most)
         source = randomness if randomness is not None else Randomness()

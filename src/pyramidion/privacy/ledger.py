@@ -4,6 +4,7 @@ A window has one budget, (ε, δ) told as ρ or as pure ε, and its lines say wh
 
     budget    the whole, written first; its purpose is the unit
     table     what the noise of a table costs, charged in full at the window's birth
+    node      what a node of a tree costs, charged to every window whose rows it takes
     reserve   set aside at birth for what is computed from its rows while they are hot
     spend     such a computation, paid from the reserve
     forfeit   a reserve given up, because what was spent of it is not known
@@ -28,15 +29,18 @@ from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from threading import RLock
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy.budget import budget_of, epsilon_of
 from pyramidion.settings import Settings
 
-Kind = Literal["budget", "table", "reserve", "spend", "forfeit"]
+Kind = Literal["budget", "table", "node", "reserve", "spend", "forfeit"]
+
 
 USES = ("spend", "forfeit")  # what takes from a reserve
+BORN = ("table", "node")  # what noise was drawn for
 DIGITS = 6  # of an amount in a message
 
 
@@ -162,7 +166,7 @@ class Report:
         used = {line.purpose: 0 for w in self.windows for line in w.lines if line.kind in _RESERVED}
         rows = [["window", "unit", "tables", *used, "left", "ε", "δ"]]
         for window in self.windows:
-            spent = [_sum(window.lines, "table"), *(window.used(purpose) for purpose in used)]
+            spent = [_sum(window.lines, *BORN), *(window.used(purpose) for purpose in used)]
             amounts = [*(_text(amount, up=True) for amount in spent), _text(window.left)]
             promise = [f"{window.epsilon:.{DIGITS}g}", f"{window.delta:g}"]
             rows.append([str(window.number), window.unit, *amounts, *promise])
@@ -217,15 +221,18 @@ class Ledger:
         tables: Mapping[str, Fraction],
         reserves: Mapping[str, Fraction],
         now: int,
+        nodes: Mapping[str, Fraction] = MappingProxyType({}),
     ) -> None:
         """Charge the birth of a window: its budget, its tables and reserves by their shares.
 
-        Call it before the noise exists, and once: a window is charged for one draw.
+        In a tree, also the ``nodes`` that take its rows, those that were born before, too. Call it
+        before the noise exists, and once: a window is charged for one draw.
         """
-        for share in (*tables.values(), *reserves.values()):
+        for share in (*tables.values(), *reserves.values(), *nodes.values()):
             if _exact(share) <= 0:
                 raise PrivacyError("a table or reserve with a share of 0 or less; raise its share")
         asked, kept = (self._budget * sum(of.values()) for of in (tables, reserves))
+        asked += self._budget * sum(nodes.values())
         if asked + kept > self._budget:
             raise PrivacyError(
                 f"window {window} has {self._unit} {_text(self._budget)} and its tables ask for "
@@ -235,6 +242,8 @@ class Ledger:
         born = [Line(window, "budget", self._unit, self._budget, now)]
         for name, share in tables.items():
             born.append(Line(window, "table", name, self._budget * share, now))
+        for name, share in nodes.items():
+            born.append(Line(window, "node", name, self._budget * share, now))
         for purpose, share in reserves.items() if self._budget else ():
             born.append(Line(window, "reserve", purpose, self._budget * share, now))
         with self._lock:
@@ -287,7 +296,7 @@ class Ledger:
 
     def spent(self, window: int) -> Fraction:
         """Return what a window has spent: tables, spends and forfeits."""
-        return _sum(self._lines_of(window), "table", *USES)
+        return _sum(self._lines_of(window), *BORN, *USES)
 
     def report(self) -> Report:
         """Return every window's lines, sums and (ε, δ), by number."""
@@ -312,14 +321,27 @@ class Ledger:
         reports = [self._report_of(window, self._lines_of(window)) for window in windows]
         if len(reports) == 1:
             return reports[0].epsilon, reports[0].delta
-        spent = sum((report.spent for report in reports), Fraction(0))
-        return _promise(self._unit, spent, self._settings.delta)
+        return _promise(self._unit, self._together(reports), self._settings.delta)
+
+    def _together(self, windows: Sequence[WindowReport]) -> Fraction:
+        """What windows have spent on who may be in all of them.
+
+        A node that took rows of m windows has m times as many of a person's: in ρ that costs m²
+        times as much, in ε m times.
+        """
+        spent = sum((window.spent for window in windows), Fraction(0))
+        if self._unit != "rho":
+            return spent
+        nodes: dict[str, list[Fraction]] = {}
+        for line in (line for window in windows for line in window.lines if line.kind == "node"):
+            nodes.setdefault(line.purpose, []).append(line.amount)
+        return spent + sum(((len(each) - 1) * sum(each) for each in nodes.values()), Fraction(0))
 
     def _composed(self, report: Report) -> Report:
         """A person may be in every window, so what the retained ones have spent adds up."""
         known = set(self._retained())
         kept = [window for window in report.windows if window.number in known]
-        spent = sum((window.spent for window in kept), Fraction(0))
+        spent = self._together(kept)
         epsilon, delta = _promise(self._unit, spent, self._settings.delta) if kept else (0.0, 0.0)
         return replace(
             report,
@@ -331,7 +353,7 @@ class Ledger:
 
     def _report_of(self, window: int, lines: Sequence[Line]) -> WindowReport:
         whole = _whole(window, lines)
-        spent = _sum(lines, "table", *USES)
+        spent = _sum(lines, *BORN, *USES)
         epsilon, delta = _promise(whole.purpose, spent, self._settings.delta)
         if whole.purpose == self._unit and spent <= self._budget:
             epsilon = min(epsilon, self._settings.epsilon)  # the way there and back rounds up

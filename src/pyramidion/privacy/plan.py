@@ -49,7 +49,7 @@ class Plan:
     target: float | None
     tables: tuple[TablePlan, ...]
     window_bytes: int
-    """Bytes of the tables of one window."""
+    """Bytes of the tables of one window; in a tree, of those of a node of each level, too."""
     complete_bytes: int
     """Bytes of the complete tables, all windows summed."""
     alternatives: tuple[Alternative, ...]
@@ -64,6 +64,14 @@ class Plan:
     def cost(self) -> float:
         """What noise and collisions cost the probabilities of a row: root mean square."""
         return self._prediction.cost
+
+    @property
+    def window_noise(self) -> float:
+        """Noise of all windows summed, in windows that have the whole budget: flat, all of them."""
+        levels, windows = self.settings.levels, self.expected.windows
+        if levels is None:
+            return float(windows)
+        return levels.variance(windows, self.settings.mechanism)
 
     @property
     def worst(self) -> TablePlan:
@@ -121,6 +129,7 @@ class Plan:
             "target": self.target,
             "rows": self.expected.rows,
             "windows": self.expected.windows,
+            "window_noise": self.window_noise,
             "skew": self.expected.skew,
             "cost": self.cost,
             "tables": [table.to_dict() for table in self.tables],

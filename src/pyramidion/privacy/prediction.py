@@ -18,7 +18,7 @@ import numpy as np
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.counts.scatter import noise_of_rates
 from pyramidion.encoding import table_shapes
-from pyramidion.privacy.birth import Birth, reserves_of
+from pyramidion.privacy.birth import Birth, parts_of, reserves_of
 from pyramidion.privacy.population import Expected, Population
 from pyramidion.privacy.rate_errors import RateErrors
 from pyramidion.privacy.sketch_errors import SAMPLES, Classes, SketchErrors
@@ -96,21 +96,48 @@ def root_mean_square(costs: Sequence[float]) -> float:
     return math.sqrt(math.fsum(cost * cost for cost in costs) / len(costs))
 
 
-@lru_cache(maxsize=64)  # a search asks for the bytes and the noise of the same settings
-def born(schema: Schema, settings: Settings) -> Birth:
-    """What the windows of a stream under these settings are born with, most of them."""
-    shapes = table_shapes(schema, settings.dense_limit)
+@lru_cache(maxsize=256)  # a search asks for the bytes and the noise of the same settings
+def born(schema: Schema, settings: Settings, level: int = 0) -> Birth:
+    """What the windows of a stream, or nodes of a level, are born with, most of them."""
+    shapes, levels = table_shapes(schema, settings.dense_limit), settings.levels
     reserves = reserves_of(settings, due=())
-    return Birth(settings, shapes, schema.cardinality, _NOBODYS, reserves=reserves)
-
-
-def complete(layout: Layout, windows: int) -> Layout:
-    """The layout of so many windows summed: noise adds up, and so do the cells' bounds."""
-    summed = tuple(
-        replace(table, bound=table.bound * windows, variance=table.variance * windows)
-        for table in layout.tables
+    return Birth(
+        settings,
+        shapes,
+        schema.cardinality,
+        _NOBODYS,
+        reserves=reserves if level == 0 else reserves_of(settings),
+        part=parts_of(settings, reserves)[level],
+        span=1 if levels is None else levels.span(level),
     )
-    return replace(layout, tables=tuple(replace(t, windows=windows) for t in summed))
+
+
+def populating_bytes(schema: Schema, settings: Settings) -> int:
+    """Bytes of the tables that take rows: a window's, and those of a node of each level."""
+    depth = 1 if settings.levels is None else settings.levels.depth
+    return sum(born(schema, settings, level).layout.nbytes for level in range(depth))
+
+
+def complete(schema: Schema, settings: Settings, windows: int) -> Layout:
+    """The layout of so many windows summed: noise adds up, and so do the cells' bounds.
+
+    In a tree, of the nodes that cover them, on average over time.
+    """
+    layout, levels = born(schema, settings).layout, settings.levels
+    used = (float(windows),) if levels is None else levels.used(windows)
+    each = [born(schema, settings, level).variances for level in range(len(used))]
+    noise = [
+        math.fsum(nodes * variance for nodes, variance in zip(used, of, strict=True))
+        for of in zip(*each, strict=True)
+    ]
+    drawn = max(1, round(sum(used)))
+    return replace(
+        layout,
+        tables=tuple(
+            replace(table, bound=table.bound * windows, variance=variance, windows=drawn)
+            for table, variance in zip(layout.tables, noise, strict=True)
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -131,13 +158,14 @@ class Predictor:
         [1.4]
         """
         birth = born(self.schema, settings)
-        layout, total = birth.layout, complete(birth.layout, self.expected.windows)
+        layout, total = birth.layout, complete(self.schema, settings, self.expected.windows)
         tables = tuple(
             self._told(birth, table, self._rates(settings, total, number))
             for number, table in enumerate(layout.tables)
             if table.name != PRIOR
         )
-        return Prediction(settings, tables, layout.nbytes, total.nbytes)
+        held = populating_bytes(self.schema, settings)
+        return Prediction(settings, tables, held, total.nbytes)
 
     def costs(
         self,
@@ -148,7 +176,7 @@ class Predictor:
         samples: int = SAMPLES,
     ) -> list[float]:
         """The costs of some tables alone, as in `predict`, or quicker from fewer samples."""
-        total = complete(born(self.schema, settings).layout, self.expected.windows)
+        total = complete(self.schema, settings, self.expected.windows)
         found: dict[object, float] = {}
         costs = []
         for name in names:

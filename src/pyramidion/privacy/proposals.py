@@ -1,4 +1,4 @@
-"""The search for settings: noise, hash rows, buckets, kind of sketch, shares.
+"""The search for settings: noise, hash rows, buckets, kind of sketch, windows, shares.
 
 All sketches of a store have the same rows and buckets, so the best common ones are
 looked for: for each noise and each number of hash rows the fewest buckets that come
@@ -6,6 +6,10 @@ within 5 % of what the memory allows at most; and of all these, within 2 % of th
 the one that takes the least memory. What is compared is the cost of the probabilities
 that a row is given: the root mean square over rows and tables. Where a target must hold
 in every table it is the cost of a typical key in the worst table.
+
+Where many windows are summed, a tree of them is considered beside flat ones: the one whose radix,
+depth and level shares leave the least noise. It has a table more in memory for each level, and
+every row is counted and written once in each.
 
 Under Laplace noise h hash rows cost h times the noise, under Gaussian noise √h times,
 which their mean gains again. Nothing here says so: the prediction shows it.
@@ -20,8 +24,14 @@ from typing import NoReturn
 
 from pyramidion.encoding import table_shapes
 from pyramidion.errors import SchemaError
+from pyramidion.levels import best
 from pyramidion.privacy.birth import sizes_of
-from pyramidion.privacy.prediction import Predictor, born, complete, root_mean_square
+from pyramidion.privacy.prediction import (
+    Predictor,
+    complete,
+    populating_bytes,
+    root_mean_square,
+)
 from pyramidion.privacy.weights import weights_of
 from pyramidion.settings import Settings
 
@@ -32,6 +42,7 @@ _BUCKETS_WITHIN = 1.05  # twice the memory should be worth more than that
 _SAMPLES = 600  # keys drawn for a comparison; all compared meet the same keys
 _LOOKED_AT = 8  # tables, from the fewest to the most distinct values
 _QUIET = 0.5  # deviation of noise in a cell, below which a minimum is not led astray
+_TREE_WORTH = 0.75  # a tree takes a table more for each level: it must lower the noise to this
 _TOP_CELL = 2**31 - 2**24  # leaves room for the noise in 32 bits
 
 
@@ -46,7 +57,9 @@ class Alternative:
     cost: float
     """At equal shares: of a row's probabilities, or with a target of the worst table's."""
     nbytes: int
-    """Of a window and of the complete tables, together."""
+    """Of a window and of the complete tables, together; in a tree, of a node of each level, too."""
+    windows: str = "flat"
+    """Flat, or a tree of a radix and depth."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,8 @@ class Proposals:
         """The settings to propose, and all that were compared, the cheapest first."""
         found = [
             (self._alternative(settings), settings)
-            for start in self._starts()
+            for flat in self._starts()
+            for start in self._windowed(flat)
             for settings in [self._with_buckets(start)]
             if settings is not None
         ]
@@ -87,6 +101,18 @@ class Proposals:
             if not self._has_sketch:
                 yield noisy
 
+    def _windowed(self, settings: Settings) -> Iterator[Settings]:
+        """As it is, and as a tree of windows where that leaves clearly less noise."""
+        yield settings
+        windows, mechanism = self.predictor.expected.windows, settings.mechanism
+        levels = best(windows, mechanism) if settings.private else None
+        if settings.windows == "flat" and levels is not None:
+            shares = [round(share, 3) for share in levels.shares]
+            told = {"tree_radix": levels.radix, "tree_depth": levels.depth, "tree_shares": shares}
+            grown = replace(settings, windows="tree", **told)  # type: ignore[arg-type]
+            if levels.variance(windows, mechanism) <= _TREE_WORTH * windows:
+                yield grown
+
     def _public(self, settings: Settings) -> Settings:
         """Ten times the expected rows are allowed, unless that alone made cells wide."""
         rows = self.predictor.expected.rows
@@ -96,8 +122,8 @@ class Proposals:
         return replace(settings, max_rows_per_window=most)
 
     def _quiet(self, settings: Settings) -> bool:
-        variances = born(self.predictor.schema, settings).variances[1:]
-        return max(variances) * self.predictor.expected.windows < _QUIET**2
+        total = complete(self.predictor.schema, settings, self.predictor.expected.windows)
+        return max(table.variance for table in total.tables[1:]) < _QUIET**2
 
     def _with_buckets(self, start: Settings) -> Settings | None:
         """The fewest buckets that are nearly as good as the most that fit; None: none do."""
@@ -141,13 +167,15 @@ class Proposals:
         return any((schema.codes(group) or 0) > limit for group in schema.groups)
 
     def _nbytes(self, settings: Settings) -> int:
-        layout = born(self.predictor.schema, settings).layout
-        return layout.nbytes + complete(layout, self.predictor.expected.windows).nbytes
+        schema, windows = self.predictor.schema, self.predictor.expected.windows
+        held = populating_bytes(schema, settings)
+        return held + complete(schema, settings, windows).nbytes
 
     def _alternative(self, settings: Settings) -> Alternative:
         cost, nbytes = self._cost(settings), self._nbytes(settings)
-        mechanism, sketch = settings.mechanism, settings.sketch
-        return Alternative(mechanism, sketch, settings.rows, settings.buckets, cost, nbytes)
+        levels, of_noise = settings.levels, (settings.mechanism, settings.sketch)
+        windows = "flat" if levels is None else f"tree {levels.radix} x {levels.depth}"
+        return Alternative(*of_noise, settings.rows, settings.buckets, cost, nbytes, windows)
 
     @cached_property
     def _costs(self) -> dict[Settings, float]:

@@ -18,7 +18,8 @@ _NAMES = {"gaussian": "Gaussian", "laplace": "Laplace"}
 
 def reasons(plan: Plan) -> tuple[str, ...]:
     """One sentence for each choice, and for what should be known before it is taken."""
-    return (*_noise(plan), *_sketch(plan), *_shares(plan), *_tables(plan), *_epsilon(plan))
+    parts = (_noise, _sketch, _windows, _shares, _tables, _epsilon)
+    return tuple(sentence for part in parts for sentence in part(plan))
 
 
 def _cheapest(plan: Plan) -> dict[str, Alternative]:
@@ -55,7 +56,9 @@ def _sketch(plan: Plan) -> Iterator[str]:
     settings = plan.settings
     if all(table.kind == "dense" for table in plan.tables):
         return
-    same = [a for a in plan.alternatives if a.mechanism == settings.mechanism]
+    flat = settings.levels is None
+    alike = [a for a in plan.alternatives if a.mechanism == settings.mechanism]
+    same = [a for a in alike if (a.windows == "flat") == flat]
     others = [
         f"{a.cost:.4f} with {a.rows}" + (" of count-min" if a.sketch == "count-min" else "")
         for a in sorted(same, key=lambda a: a.rows)
@@ -64,6 +67,21 @@ def _sketch(plan: Plan) -> Iterator[str]:
     rows = "1 hash row" if settings.rows == 1 else f"{settings.rows} hash rows"
     told = f"{rows} of {settings.buckets:,} buckets, {settings.sketch}"
     yield told + (f": it would cost {', '.join(others)}" if others else "")
+
+
+def _windows(plan: Plan) -> Iterator[str]:
+    settings, levels, kept = plan.settings, plan.settings.levels, plan.expected.windows
+    if levels is None or not settings.private:
+        return
+    shares = ", ".join(f"{share:.3f}" for share in levels.shares)
+    alike = [a for a in plan.alternatives if a.mechanism == settings.mechanism]
+    flat = [a for a in alike if a.windows == "flat"]
+    costs = f"; flat windows would cost {flat[0].cost:.4f}" if flat else ""
+    yield (
+        f"a tree of windows, radix {levels.radix}, {levels.depth} levels that have {shares} of the "
+        f"budget: {kept:,} windows summed have the noise of {plan.window_noise:.1f} and not of "
+        f"{kept:,}; it takes {levels.depth} tables in memory for one, and as many writes{costs}"
+    )
 
 
 def _shares(plan: Plan) -> Iterator[str]:

@@ -8,7 +8,9 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     about       name, value       schema, settings, the store key's name, counters
     keys        wrapped data keys
     windows     number, state, borders, row total
-    arenas      table files: a window's checkpoint or sealed tables, or the complete ones
+    nodes       nodes of a tree of windows: level, place among those of it, state
+    members     which windows' rows a node takes
+    arenas      table files: checkpoint or sealed tables of a window or node, or the complete ones
     steps       hot steps, one segment file each
     batches     each batch of hot rows; what its rows tell is sealed under its step's key
     arrivals    which batch has what came under an idempotency key, by a keyed hash of that
@@ -37,7 +39,7 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 5
+FORMAT = 6
 FORGOTTEN = "all tables"
 """The purpose of what the tables of a forgotten window cost."""
 
@@ -67,6 +69,13 @@ ARRIVALS = """CREATE TABLE arrivals (
     once BLOB PRIMARY KEY, batch INTEGER NOT NULL REFERENCES batches, place INTEGER NOT NULL)
     STRICT, WITHOUT ROWID;"""
 ARRIVALS_OF_BATCH = "CREATE INDEX arrivals_of_batch ON arrivals (batch);"
+NODES = """CREATE TABLE nodes (
+    number INTEGER PRIMARY KEY, level INTEGER NOT NULL, place INTEGER NOT NULL,
+    state TEXT NOT NULL) STRICT;"""
+MEMBERS = """CREATE TABLE members (
+    node INTEGER NOT NULL REFERENCES nodes, window INTEGER NOT NULL REFERENCES windows,
+    PRIMARY KEY (node, window)) STRICT, WITHOUT ROWID;"""
+MEMBERS_OF_WINDOW = "CREATE INDEX members_of_window ON members (window);"
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -74,10 +83,13 @@ CREATE TABLE windows (
     number INTEGER PRIMARY KEY, state TEXT NOT NULL, slot INTEGER NOT NULL, start INTEGER,
     stop INTEGER,
     rows INTEGER NOT NULL DEFAULT 0) STRICT;
+{NODES}
+{MEMBERS}
+{MEMBERS_OF_WINDOW}
 CREATE TABLE arenas (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, window INTEGER REFERENCES windows,
     key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
-    current INTEGER NOT NULL, tables TEXT NOT NULL) STRICT;
+    current INTEGER NOT NULL, tables TEXT NOT NULL, node INTEGER REFERENCES nodes) STRICT;
 CREATE TABLE steps (
     number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
@@ -122,6 +134,10 @@ MIGRATIONS: dict[int, Migration] = {
     ),
     3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES), db.execute(UNCOUNTED)),
     4: lambda db: [db.execute(step) for step in _KEYS_APART],
+    5: lambda db: (
+        *(db.execute(each) for each in (NODES, MEMBERS, MEMBERS_OF_WINDOW)),
+        db.execute("ALTER TABLE arenas ADD COLUMN node INTEGER REFERENCES nodes"),
+    ),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

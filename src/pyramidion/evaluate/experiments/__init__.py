@@ -16,11 +16,11 @@ from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
-from pyramidion.evaluate.experiments.windows import WINDOWING
+from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
-    for found in (Q1, Q2, NOISE, SHARING, SKETCHING, BIAS, WINDOWING, RETRAINING, TUNING)
+    for found in (Q1, Q2, NOISE, SHARING, SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING, TUNING)
 }
 """In the order of the report."""
 

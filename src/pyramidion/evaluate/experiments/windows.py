@@ -1,23 +1,38 @@
-"""How many windows? Each has noise of its own, so finer retention costs accuracy."""
+"""How many windows? Each has noise of its own, so finer retention costs accuracy.
+
+``windows`` shows the loss, of flat windows and of a tree of them; ``window-noise`` the noise alone,
+to numbers of windows that no data set here would bear.
+"""
 
 from __future__ import annotations
 
-from pyramidion.evaluate.count_models import models
+from typing import Any
+
+import numpy as np
+
+from pyramidion.evaluate.count_models import mechanism, models
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
-from pyramidion.evaluate.points import Figure, Job
+from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup
+from pyramidion.evaluate.window_noise import deviation, trees
+from pyramidion.levels import Mechanism, best
 
 WINDOWS = {"movielens": (1, 3, 10, 30, 100, 1000), "criteo": (1, 3, 10)}
 OTHERS = (1, 10, 100)
 QUICK_WINDOWS = (1, 10)
 EPSILON = 1.0
+NOISE = (1, 10, 52, 100, 365, 1_000, 10_000, 100_000)
+QUICK_NOISE = (10, 100)
+PLACES = 8
+"""Where the oldest window lies in a node of the top level: which nodes are used depends on that."""
+MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "laplace")
 
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
-    """Loss against the number of flat windows at ε = 1."""
+    """Loss against the number of windows at ε = 1, flat and in the tree that the planner takes."""
     if data.rows >= LARGE:
         return None
     figure = Figure(
@@ -27,16 +42,74 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         x_label="windows that the past is counted in",
         references=references("windows", data.name),
         text=f"ε = {EPSILON:g} for each observation, whatever the number of windows: it is in one "
-        f"of them. The noise of all windows adds up.",
+        f"of them. The noise of all flat windows adds up; in a tree, larger nodes stand for most "
+        f"of them, and its levels share the budget. Of each number the tree with the least noise.",
     )
     numbers = QUICK_WINDOWS if quick else WINDOWS.get(data.name, OTHERS)
     jobs = [
-        store("windows", data, setup, models(data)[:1], number, seed=seed)
+        store("windows", data, setup, models(data)[:1], number, seed=seed, variant=variant)
         for number in numbers
-        for setup in [Setup(hot(data), EPSILON, windows=number, knobs=QUICK if quick else {})]
+        for variant, knobs in _kinds(data, number).items()
+        for setup in [_setup(data, number, (QUICK if quick else {}) | knobs)]
         for seed in range(seeds)
     ]
     return figure, [baseline(data), *jobs]
 
 
-WINDOWING = Experiment("windows", "loss against the number of flat windows", plan)
+def _setup(data: DataSet, windows: int, knobs: dict[str, Any]) -> Setup:
+    return Setup(hot(data), EPSILON, windows=windows, knobs=knobs)
+
+
+def _kinds(data: DataSet, windows: int) -> dict[str, dict[str, Any]]:
+    """Flat windows, and the best tree of so many where there is one."""
+    levels = best(windows, mechanism(data))
+    if levels is None:
+        return {"": {}}
+    shape = {"tree_radix": levels.radix, "tree_depth": levels.depth}
+    return {"": {}, "tree": {"windows": "tree", **shape, "tree_shares": list(levels.shares)}}
+
+
+def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """The noise of windows summed, against their number."""
+    if data.rows >= LARGE:
+        return None
+    figure = Figure(
+        name="window-noise",
+        data=data.name,
+        title="Noise of windows summed, flat and in trees",
+        x_label="windows that are summed",
+        y_label="deviation of the noise, in tables that have the whole budget",
+        shows="value",
+        text="Measured on tables as a store bears and sums them; it is the same for every data "
+        "set. The binary tree whose levels share equally is the paper's, which it simulated; the "
+        "best one has the radix, depth and shares that the planner finds.",
+    )
+    numbers = QUICK_NOISE if quick else NOISE
+    return figure, [
+        _noise(data, number, noise, kind, seed)
+        for number in numbers
+        for noise in MECHANISMS
+        for kind in trees(number, noise)
+        for seed in range(seeds)
+    ]
+
+
+def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
+    about = {"windows": windows, "mechanism": noise, "kind": kind, "seed": seed}
+
+    def run() -> list[Point]:
+        levels = trees(windows, noise)[kind]
+        period = 1 if levels is None else levels.span(levels.depth - 1)
+        firsts = {(period * place + period // 2) // PLACES + seed for place in range(PLACES)}
+        each = [deviation(windows, levels, noise, first % period) for first in sorted(firsts)]
+        found = float(np.sqrt(np.mean(np.square(each))))
+        expected = windows if levels is None else levels.variance(windows, noise)
+        detail = {"predicted": expected**0.5, "levels": levels and levels.depth}
+        name = f"{kind}, {noise.capitalize()}"
+        return [Point(name, windows, value=found, seed=seed, detail=detail)]
+
+    return Job("window-noise", data.fingerprint, about, run, cost=0.1 + windows / 1_000)
+
+
+WINDOWING = Experiment("windows", "loss against the number of windows, flat and in a tree", plan)
+SUMMING = Experiment("window-noise", "noise of windows summed, flat and in trees", plan_noise)

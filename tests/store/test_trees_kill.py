@@ -1,0 +1,109 @@
+"""Killed at any point, a tree of windows comes back with every row in one node of each level.
+
+Without noise a node is the sum of its windows, table by table: so a row that it lacks, has twice
+or has alone shows, whatever the store was doing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.killpoints import POINTS, arm
+from tests.forking import forked
+from tests.store.stores import DAY, Stand, cells, observed, rows
+from tests.store.test_trees import EXACT
+
+MOVES = ("append", "commit", "open", "checkpoint", "seal", "node", "step", "retire")
+ERASES = ("drop", "reseed", "erase", "rewrap")
+KILLS = [point for point in POINTS if point.partition(".")[0] in (*MOVES, *ERASES)]
+PASSES = (1, 3)
+GIVEN = EXACT | {"checkpoint_rows": 8, "retention": "70d"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in the fourth window of a node of four, with two windows to retire soon."""
+    stand = Stand(tmp_path_factory.mktemp("made"))
+    store = stand.create(**GIVEN)
+    for number in range(7):
+        observed(store, rows(6, stand.clock.now, seed=number))
+        if number < 6:
+            stand.clock.pass_(10 * DAY)
+            store.advance()
+    (stand.folder / "now").write_text(str(stand.clock.now))
+    stand.close()
+    return stand.folder
+
+
+def lived(stand: Stand) -> None:
+    """All that moves nodes: rows, checkpoints, seals, retirements, a withdrawal, an intrusion."""
+    store = stand.open()
+    for number in range(5):
+        stand.clock.pass_(2 * DAY)
+        for more in range(2):
+            observed(store, rows(5, stand.clock.now, seed=100 + 10 * number + more))
+        stand.clock.pass_(8 * DAY)
+        store.advance()
+        if number == 1:
+            store.withdraw("a,b", why="test")
+        if number == 2:
+            store.reseed(why="test")
+
+
+def unlike(store: Pyramid) -> list[str]:
+    """Nodes that are not the sum of their windows."""
+    lifecycle, found = store._lifecycle, []
+    windows = {row["window"]: lifecycle.tables.of(row) for row in lifecycle.tables.windows()}
+    windows |= {number: window.arena for number, window in lifecycle.populating.items()}
+    held = {node.number: node.arena for node in lifecycle.nodes.all()}
+    held |= {row["node"]: lifecycle.tables.of(row) for row in lifecycle.tables.nodes("sealed")}
+    for number, arena in held.items():
+        members = [windows[n] for n in lifecycle.tables.members(number) if n in windows]
+        for name, counts in cells(arena).items():
+            parts = [cells(each)[name] for each in members if name in each.layout.index]
+            if not np.array_equal(counts, sum(parts) if parts else 0 * counts):
+                found.append(f"table {name!r} of node {number}")
+        if arena.rows != sum(each.rows for each in members):
+            found.append(f"rows of node {number}")
+    return found
+
+
+@pytest.mark.parametrize("passing", PASSES)
+@pytest.mark.parametrize("point", KILLS)
+def test_every_row_is_in_one_node_of_each_level(
+    point: str, passing: int, made: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stand"
+    shutil.copytree(made, folder)
+    stand = Stand(folder)
+    stand.clock.now = float((folder / "now").read_text())
+    child = forked()
+    if child == 0:
+        try:
+            arm(f"{point}:{passing}")
+            lived(stand)
+        finally:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert killed or passing > 1
+    store = stand.open()
+    assert unlike(store) == []
+    assert store.verify() == []
+    clock = store._lifecycle.catalogue.about("clock")
+    stand.clock.now = max(stand.clock.now, int(clock) / 1e6)
+    observed(store, rows(5, stand.clock.now, seed=999))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    assert unlike(store) == []
+    assert store.verify() == []
+    states = {node.state for node in store.status().nodes}
+    assert states <= {"populating", "sealed"}
+    stand.close()
