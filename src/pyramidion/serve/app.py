@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from pyramidion import __version__
 from pyramidion.serve import (
+    routes_beginning,
     routes_copies,
     routes_metrics,
     routes_models,
@@ -34,6 +35,7 @@ ALL = (
     routes_predictions.routes,
     routes_store.routes,
     routes_vault.routes,
+    routes_beginning.routes,
     routes_service.routes,
 )
 

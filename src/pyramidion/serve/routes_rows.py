@@ -23,7 +23,7 @@ from pyramidion.serve.bodies import (
     arrow_parts,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart, read_by, rows_of
+from pyramidion.serve.routing import Call, Routes, apart, asked_for, observed, read_by, rows_of
 from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
 
@@ -45,7 +45,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
     errors, key = _errors(call), call.request.headers.get("idempotency-key")
-    given = await rows_of(call)
+    given = await rows_of(call, observed(call))
     arrival = Arrival(given.rows, key, errors)
     receipt = await wrap_future(call.stream.observe(arrival, given.number, given.size))
     return answer(vars(receipt))
@@ -63,7 +63,7 @@ def _errors(call: Call) -> Errors:
 @routes.add("POST", "/streams/{stream}/features", "predict", "train", takes=ROWS, gives=FEATURES)
 async def features(call: Call) -> Response:
     """Features of rows, from the complete tables."""
-    rows = (await rows_of(call)).rows
+    rows = (await rows_of(call, asked_for(call))).rows
     snapshot = call.pyramid.snapshot()
     if wants_arrow(call.request):
         return arrow(await apart(lambda: snapshot.featurize(rows)))

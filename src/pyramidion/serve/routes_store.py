@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict
-from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
@@ -13,13 +11,13 @@ from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import (
     FREE,
     LOG,
     NAMES,
-    STREAM,
+    SCHEMA,
     TEXT,
-    TOML,
     WHY,
     Asked,
     json_of,
@@ -43,7 +41,7 @@ async def streams(call: Call) -> Response:
     "PUT",
     "/streams/{new}",
     "admin",
-    takes=STREAM,
+    takes=SCHEMA,
     gives=json_of(named("Status")),
     status=201,
 )
@@ -52,40 +50,13 @@ async def create(call: Call) -> Response:
     name = call.asked("new")
     call.caller.refuse_other(name)
     body = await body_of(call.request, call.service.limits)
-    schema, settings = _new(body, kind_of(call.request))
+    told = schema_file(body, kind_of(call.request))
+    knobs = told.pop("settings", None)
+    if not isinstance(knobs, dict):
+        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
+    schema, settings = Schema.from_dict(told), Settings.from_dict(knobs)
     stream = await apart(lambda: call.service.create(name, schema, settings))
     return answer(await apart(lambda: _told(stream)), 201)
-
-
-def _new(body: bytes, kind: str) -> tuple[Schema, Settings]:
-    if kind == TOML:
-        told = _toml(body)
-        knobs = _table(told.pop("settings", None))
-        return Schema.from_dict(told), Settings.from_dict(knobs)
-    asked = object_from(body, kind, ("schema", "settings"))
-    schema, settings = asked.get("schema"), asked.get("settings")
-    if not isinstance(schema, str) or not isinstance(settings, dict):
-        raise FormatError(
-            f"schema must be the text of a schema file, and settings a JSON object; send both, or "
-            f"the schema file itself as {TOML}"
-        )
-    told = _toml(schema.encode())
-    told.pop("settings", None)
-    return Schema.from_dict(told), Settings.from_dict(settings)
-
-
-def _toml(text: bytes) -> dict[str, Any]:
-    """What TOML says; never a path, which would read files of this machine."""
-    try:
-        return tomllib.loads(text.decode())
-    except (ValueError, RecursionError):
-        raise FormatError("the schema is not valid TOML; check it with `schema check`") from None
-
-
-def _table(told: object) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
-    return told
 
 
 @routes.add("GET", "/streams/{stream}", gives=json_of(named("Status")))

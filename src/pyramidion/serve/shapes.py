@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pyramidion.serve.access import ROLES
 from pyramidion.serve.bodies import ARROW, JSON, LINES
+from pyramidion.serve.csv_bodies import CSV
 
 Shape = dict[str, Any]
 
@@ -95,7 +96,37 @@ NAMED: dict[str, Shape] = {
     },
     "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE, blanked=WHOLE),
     "Features": whole(names=NAMES, rows=listed(listed(NUMBER)), guarantee=named("Guarantee")),
-    "NewStream": closed(("schema", "settings"), schema=TEXT, settings=FREE),
+    "SchemaFile": closed(
+        ("schema",),
+        schema=TEXT | {"description": "the text of a schema file"},
+        settings=FREE | {"description": "instead of its [settings] table"},
+    ),
+    "Draft": whole(
+        toml=TEXT,
+        schema=FREE,
+        changes=listed(WHOLE, description="lines that a person has to go through, from 1"),
+    ),
+    "Plan": whole(
+        settings=FREE,
+        target=SOME,
+        rows=WHOLE,
+        windows=WHOLE,
+        skew=NUMBER,
+        cost=NUMBER,
+        tables=listed(FREE),
+        window_bytes=WHOLE,
+        complete_bytes=WHOLE,
+        alternatives=listed(FREE),
+        why=NAMES,
+        toml=TEXT | {"description": "the [settings] table"},
+    ),
+    "Estimator": whole(
+        estimator=TEXT,
+        params=FREE,
+        predicts={"enum": ["probabilities", "numbers"]},
+        about=TEXT,
+        installed=FLAG,
+    ),
     "Status": whole(
         stream=TEXT,
         at=TIME,
@@ -217,9 +248,12 @@ def json_of(shape: Shape) -> Body:
     return Body({JSON: shape})
 
 
-ROWS = Body({JSON: named("Rows"), ARROW: BINARY})
-ASKED = Body({JSON: named("Asked"), ARROW: BINARY})
-STREAM = Body({TOML: TEXT, JSON: named("NewStream")})
+ROWS = Body({JSON: named("Rows"), ARROW: BINARY, CSV: TEXT})
+ASKED = Body({JSON: named("Asked"), ARROW: BINARY, CSV: TEXT})
+SCHEMA = Body({TOML: TEXT, JSON: named("SchemaFile")})
+SAMPLE = Body({CSV: TEXT})
+DRAFTED = Body({JSON: named("Draft"), TOML: TEXT})
+PLANNED = Body({JSON: named("Plan"), TOML: TEXT})
 FEATURES = Body({JSON: named("Features"), ARROW: BINARY})
 PREDICTIONS = Body({JSON: named("Predictions"), ARROW: BINARY})
 TRAINING = Body({LINES: TEXT, ARROW: BINARY})
