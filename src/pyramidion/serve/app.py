@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from pyramidion import __version__
 from pyramidion.serve import (
+    dashboard,
     routes_copies,
     routes_metrics,
     routes_models,
@@ -75,6 +76,7 @@ def create_app(service: Service) -> FastAPI:
     async def key() -> Response:
         return answer({"ed25519": key_text(service.signer.public_key())})
 
+    dashboard.serve(app, service, ALL)
     refuse_unguarded(app)
     return app
 
