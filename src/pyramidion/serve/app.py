@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from pyramidion import __version__
 from pyramidion.serve import (
+    dashboard,
     routes_beginning,
     routes_copies,
     routes_metrics,
@@ -77,6 +78,7 @@ def create_app(service: Service) -> FastAPI:
     async def key() -> Response:
         return answer({"ed25519": key_text(service.signer.public_key())})
 
+    dashboard.serve(app, service, ALL)
     refuse_unguarded(app)
     return app
 

@@ -67,8 +67,17 @@ async def status(call: Call) -> Response:
 
 def _told(stream: Stream) -> dict[str, object]:
     told = stream.pyramid.status().to_dict()
-    del told["path"]  # where it lies is nobody's business
+    del told["path"]  # where it lies is nobody's business,
+    vault = told.get("vault")
+    if isinstance(vault, dict):
+        del vault["url"]  # nor where its history does
     return {"stream": stream.name, **told}
+
+
+@routes.add("GET", "/streams/{stream}/pyramid", gives=json_of(named("Layers")))
+async def pyramid(call: Call) -> Response:
+    """What an intruder would get now: rows that are raw, counted, sealed and gone."""
+    return answer(asdict((await apart(call.pyramid.status)).layers))
 
 
 @routes.add(

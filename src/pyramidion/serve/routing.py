@@ -31,7 +31,12 @@ from pyramidion.system import Pyramid
 PREFIX = "/v1"
 SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
 GUARDED = "guarded_by"
-OPEN = frozenset({"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"})
+OPEN = frozenset(
+    {
+        *("/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"),
+        *("/", "/login", "/static/{mark}/{name}"),
+    }
+)
 """What anybody may ask; everything else asks for a token."""
 T = TypeVar("T")
 

@@ -141,6 +141,15 @@ NAMED: dict[str, Shape] = {
         bytes=WHOLE,
         due=FLAG,
     ),
+    "Layers": whole(
+        at=TIME,
+        collected=WHOLE,
+        exposed=WHOLE,
+        summarised=WHOLE,
+        gone=WHOLE,
+        locked_away={"type": ["integer", "null"], "description": "null: there is no vault"},
+        waiting={"type": ["integer", "null"]},
+    ),
     "Window": whole(
         number=WHOLE,
         state={"enum": ["populating", "sealed", "retired", "erased"]},
