@@ -170,6 +170,14 @@ def test_what_is_wrong_with_a_plan_is_said(
     assert word in answer.json()["error"]["message"]
 
 
+def test_where_a_schema_is_no_toml_is_said_and_not_what_stands_there(shared: Inside) -> None:
+    body, query = "[label]\nname = Zq7\n", {"rows": "5000", "epsilon": "1"}
+    answer = shared.caller("admin").post("/v1/plans", params=query, content=body, headers=AS_TOML)
+    assert error_of(answer) == (422, "FormatError")
+    assert "line 2, column 8" in answer.json()["error"]["message"]
+    assert "Zq7" not in answer.text
+
+
 def test_a_plan_for_more_tables_than_may_be_is_refused(shared: Inside) -> None:
     wide = Schema(
         features=[Categorical(f"f{n}") for n in range(Limits().plan_tables + 1)],
@@ -231,6 +239,27 @@ def test_a_bad_row_is_told_by_its_number_or_skipped(counted: Inside) -> None:
     assert (answer.json()["accepted"], answer.json()["refused"]) == (3, 1)
 
 
+def test_csv_of_more_rows_than_a_window_takes_is_taken_in_parts(inside: Inside) -> None:
+    inside.create(count_window="4 rows", hot_rows=100)
+    caller, now = inside.caller(), inside.clock.now
+    body, late = csv_bytes(rows(9, now)), csv_bytes(rows(1, 9e9)).partition(b"\n")[2]
+    headers = AS_CSV | {"Idempotency-Key": "file"}
+    answer = caller.post(f"{STREAM}/observations", content=body + late, headers=headers)
+    assert error_of(answer) == (422, "ObservationError")
+    assert "the first 8 rows are in" in answer.json()["error"]["message"]
+    assert list(answer.json()["error"]["problems"].values()) == [[9]]
+    answer = caller.post(f"{STREAM}/observations", content=body, headers=headers)
+    assert answer.json() == {"accepted": 9, "refused": 0, "late": 0, "blanked": 0}
+    assert caller.get(STREAM).json()["hot_rows"] == 9
+
+
+def test_the_schema_of_a_stream_is_told(shared: Inside) -> None:
+    told = shared.caller("observe").get(f"{STREAM}/schema").json()
+    store = shared.service._streams["s"].pyramid
+    assert Schema.from_dict(told["schema"]) == store.schema
+    assert told["settings"]["epsilon"] == store.settings.epsilon
+
+
 @pytest.mark.parametrize(
     ("body", "word"),
     [
@@ -285,6 +314,7 @@ def test_answers_have_the_shapes_that_the_document_says(shared: Inside) -> None:
     components = caller.get("/openapi.json").json()["components"]
     plan = {"rows": 100, "epsilon": 1}
     answers = {
+        "Schema": caller.get(f"{STREAM}/schema").json(),
         "Draft": caller.post("/v1/drafts", content=SAMPLE, headers=AS_CSV).json(),
         "Plan": caller.post("/v1/plans", params=plan, json={"schema": SCHEMA.to_toml()}).json(),
         "Estimator": caller.get("/v1/estimators").json()["estimators"][0],

@@ -80,6 +80,14 @@ async def pyramid(call: Call) -> Response:
     return answer(asdict((await apart(call.pyramid.status)).layers))
 
 
+@routes.add("GET", "/streams/{stream}/schema", gives=json_of(named("Schema")))
+async def schema(call: Call) -> Response:
+    """What an observation of the stream is, and its settings; both are public."""
+    settings = call.pyramid.settings
+    told = settings.to_dict() | ({} if settings.private else {"epsilon": None})
+    return answer({"schema": call.pyramid.schema.to_dict(), "settings": told})
+
+
 @routes.add(
     "GET", "/streams/{stream}/windows", gives=json_of(whole(windows=listed(named("Window"))))
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any
 
 from pyramidion.errors import FormatError
 from pyramidion.serve.bodies import object_from
 from pyramidion.serve.shapes import TOML
+
+_PLACE = re.compile(r"\(at (line \d+, column \d+|end of document)\)$")
+"""Where TOML's reader stopped; what it says besides may quote the text."""
 
 
 def schema_file(body: bytes, kind: str) -> dict[str, Any]:
@@ -31,5 +35,7 @@ def _toml(text: bytes) -> dict[str, Any]:
     """What TOML says; never a path, which would read files of this machine."""
     try:
         return tomllib.loads(text.decode())
-    except (ValueError, RecursionError):
-        raise FormatError("the schema is not valid TOML; check it with `schema check`") from None
+    except (ValueError, RecursionError) as problem:
+        place = _PLACE.search(str(problem))
+        where = f" at {place[1]}" if place else ""
+    raise FormatError(f"the schema is not valid TOML{where}; correct it, or try `schema check`")

@@ -101,6 +101,7 @@ NAMED: dict[str, Shape] = {
         schema=TEXT | {"description": "the text of a schema file"},
         settings=FREE | {"description": "instead of its [settings] table"},
     ),
+    "Schema": whole(schema=FREE, settings=FREE),
     "Draft": whole(
         toml=TEXT,
         schema=FREE,

@@ -32,6 +32,7 @@ TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("POST", f"{M}/retrain"): frozenset({"train"}),
     ("GET", f"{M}/export"): frozenset({"predict"}),
     ("GET", f"{M}/loss"): frozenset({"train"}),
+    ("GET", f"{S}/schema"): ANY,
     ("GET", f"{S}/windows"): ANY,
     ("GET", f"{S}/tables"): ANY,
     ("GET", f"{S}/groups"): ANY,

@@ -53,6 +53,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         kind: str = JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """What the API answers: ``path`` as its route has it, ``names`` for what is in braces.
 
@@ -62,7 +63,8 @@ class Api:
         caller.refuse_without(route.roles)
         given = dict(names or {})
         stream = self._service.stream(given["stream"], caller) if "stream" in given else None
-        request = _request(route, given, query or {}, body, kind)
+        about = {"content-type": kind, "accept": JSON, **(headers or {})}
+        request = _request(route, given, query or {}, body, about)
         answer = await route.endpoint(Call(request, self._service, caller, stream))
         return await _told(answer)
 
@@ -71,7 +73,11 @@ class Api:
 
 
 def _request(
-    route: Route, names: dict[str, str], query: Mapping[str, str], body: bytes, kind: str
+    route: Route,
+    names: dict[str, str],
+    query: Mapping[str, str],
+    body: bytes,
+    headers: Mapping[str, str],
 ) -> Request:
     """A request as if it had come in, with nothing of the browser's in it."""
     scope = {
@@ -80,7 +86,7 @@ def _request(
         "path": route.path,
         "path_params": names,
         "query_string": urlencode(query).encode(),
-        "headers": [(b"content-type", kind.encode()), (b"accept", JSON.encode())],
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
 
     async def receive() -> Message:

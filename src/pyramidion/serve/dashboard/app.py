@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from pyramidion.serve.dashboard import entry, overview
+from pyramidion.serve.dashboard import entry, first_rows, first_stream, overview
 from pyramidion.serve.dashboard.api import Api
 from pyramidion.serve.dashboard.layout import Layout
 from pyramidion.serve.dashboard.pages import House
@@ -19,6 +19,8 @@ from pyramidion.serve.service import Service
 ALL = (
     entry.pages,
     overview.pages,
+    first_stream.pages,
+    first_rows.pages,
 )
 
 

@@ -89,6 +89,7 @@ class Visit:
         json: Any = None,
         body: bytes = b"",
         kind: str = "application/json",
+        headers: Mapping[str, str] | None = None,
         **names: str,
     ) -> Any:
         """What the API answers to this token; the stream in its path is this page's."""
@@ -97,7 +98,14 @@ class Visit:
         sent = msgspec.json.encode(json) if json is not None else body
         api = self.house.api
         return await api.ask(
-            self.caller, method, path, names=names, query=query, body=sent, kind=kind
+            self.caller,
+            method,
+            path,
+            names=names,
+            query=query,
+            body=sent,
+            kind=kind,
+            headers=headers,
         )
 
     def show(self, template: str, status: int = 200, **told: Any) -> Response:
