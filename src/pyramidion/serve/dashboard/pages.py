@@ -100,7 +100,7 @@ class Visit:
             self.caller, method, path, names=names, query=query, body=sent, kind=kind
         )
 
-    def show(self, template: str, status: int = 200, **told: Any) -> Response:
+    def show(self, template: str, answered: int = 200, /, **told: Any) -> Response:
         """A page of a template, which gets what it tells, with everything around it."""
         live = LIVE in self.request.headers
         text = self.house.layout.page(
@@ -113,7 +113,7 @@ class Visit:
             links=self.house.layout.links(self.caller, self._stream),
             **told,
         )
-        return HTMLResponse(text, status, HEADERS | {"Vary": "Cookie, X-Live"})
+        return HTMLResponse(text, answered, HEADERS | {"Vary": "Cookie, X-Live"})
 
     def go(self, path: str) -> Response:
         """Have the browser open another page, after a POST."""
