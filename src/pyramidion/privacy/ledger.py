@@ -103,13 +103,28 @@ class WindowReport:
         """Return what was spent or forfeited of the reserve for a purpose."""
         return _sum(self.lines, *USES, purpose=purpose)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return plain values for JSON: amounts as number and as exact text; no ε is None."""
-        return {
+    def to_dict(self, *, lines: bool = True) -> dict[str, object]:
+        """Return plain values for JSON: amounts as number and as exact text; no ε is None.
+
+        Without ``lines`` there are their sums alone.
+        """
+        told: dict[str, object] = {
             "number": self.number,
             "unit": self.unit,
             **_told(budget=self.budget, spent=self.spent, left=self.left),
             **_promised(self.epsilon, self.delta),
+            **_told(tables=_sum(self.lines, "table")),
+            "reserves": [
+                {"purpose": line.purpose}
+                | _told(reserved=line.amount, used=self.used(line.purpose))
+                | _told(left=_left(self.lines, line.purpose))
+                for line in self.lines
+                if line.kind == "reserve"
+            ],
+        }
+        if not lines:
+            return told
+        return told | {
             "lines": [
                 {"kind": line.kind, "purpose": line.purpose, "at": line.at, "why": line.why}
                 | _told(amount=line.amount)
@@ -144,9 +159,9 @@ class Report:
         """The largest δ of a window."""
         return max((window.delta for window in self.windows), default=0.0)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self, *, lines: bool = True) -> dict[str, object]:
         """Return plain values for JSON; where there is no promise, ε is None."""
-        windows = [window.to_dict() for window in self.windows]
+        windows = [window.to_dict(lines=lines) for window in self.windows]
         told = {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
         return told if self.unit is None else told | self.composed()
 
@@ -297,6 +312,10 @@ class Ledger:
         windows = tuple(self._report_of(window, own[window]) for window in sorted(own))
         report = Report(windows=windows, k=self._settings.k)
         return report if self._person is None else self._composed(report)
+
+    def of_window(self, window: int) -> WindowReport:
+        """Return the lines, sums and (ε, δ) of one window."""
+        return self._report_of(window, self._lines_of(window))
 
     def over(self, windows: Collection[int]) -> tuple[float, float]:
         """Return what some windows tell together about who may have rows in all of them.

@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 from starlette.responses import Response, StreamingResponse
 
-from pyramidion.errors import FormatError, SchemaError
+from pyramidion.errors import FormatError, MissingError, SchemaError
 from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
-from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
+from pyramidion.serve.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import (
@@ -18,6 +18,7 @@ from pyramidion.serve.shapes import (
     NAMES,
     SCHEMA,
     TEXT,
+    WHOLE,
     WHY,
     Asked,
     json_of,
@@ -97,11 +98,15 @@ async def windows(call: Call) -> Response:
     return answer({"windows": [asdict(window) for window in found.windows]})
 
 
-@routes.add("GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("Table")))))
+@routes.add(
+    "GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("NoisyTable"))))
+)
 async def tables(call: Call) -> Response:
-    """The complete count tables, and the noise in each."""
+    """The complete count tables, the noise in each, and how large its counts are (P2)."""
     found = await apart(call.pyramid.status)
-    return answer({"tables": [asdict(table) for table in found.tables]})
+    typical = await apart(call.stream.typical_counts)
+    told = [asdict(table) | {"typical": typical.get(table.name)} for table in found.tables]
+    return answer({"tables": told})
 
 
 @routes.add(
@@ -143,10 +148,33 @@ async def add_group(call: Call) -> Response:
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("GET", "/streams/{stream}/ledger", gives=json_of(FREE))
+@routes.add(
+    "GET",
+    "/streams/{stream}/ledger",
+    gives=json_of(FREE),
+    asks=(Asked("lines", "no: the sums alone", {"enum": ["yes", "no"]}),),
+)
 async def ledger(call: Call) -> Response:
     """What each window has spent on what."""
-    return answer((await apart(call.pyramid.ledger.report)).to_dict())
+    lines = call.query("lines", "yes")
+    if lines not in ("yes", "no"):
+        raise SchemaError("lines must be yes or no; leave it out for all of them")
+    report = await apart(call.pyramid.ledger.report)
+    return answer(await apart(lambda: report.to_dict(lines=lines == "yes")))
+
+
+@routes.add("GET", "/streams/{stream}/ledger/{window}", gives=json_of(FREE))
+async def ledger_of(call: Call) -> Response:
+    """What one window has spent on what."""
+    text = call.asked("window")
+
+    def found() -> dict[str, object]:
+        for window in call.pyramid.status().windows:
+            if text == str(window.number):
+                return call.pyramid.ledger.of_window(window.number).to_dict()
+        raise MissingError("there is no such window; /windows lists them")
+
+    return answer(await apart(found))
 
 
 @routes.add(
@@ -187,10 +215,33 @@ def _moment(text: str) -> object:
         return text
 
 
-@routes.add("GET", "/streams/{stream}/audit-log", "admin", gives=LOG)
+@routes.add(
+    "GET",
+    "/streams/{stream}/audit-log",
+    "admin",
+    gives=LOG,
+    asks=(Asked("last", "so many entries, the newest; left out: all", WHOLE),),
+)
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
-    return StreamingResponse(call.pyramid.audit_log.export(), media_type=LINES)
+    last, log, since = call.query("last"), call.pyramid.audit_log, 0
+    if last is not None:
+        if not last.isdecimal() or len(last) > DIGITS:
+            raise SchemaError("last must be a whole number; leave it out for all entries")
+        since = max(await apart(lambda: log.length) - int(last), 0)
+    return StreamingResponse(log.export(since), media_type=LINES)
+
+
+@routes.add(
+    "GET",
+    "/streams/{stream}/audit-log/verification",
+    "admin",
+    gives=json_of(named("Verification")),
+)
+async def verification(call: Call) -> Response:
+    """Whether the audit log is as it was written: every entry is checked."""
+    found = await apart(call.pyramid.audit_log.verify)
+    return answer(asdict(found) | {"sound": found.sound})
 
 
 @routes.add("POST", "/streams/{stream}/advance", "admin", gives=json_of(FREE))

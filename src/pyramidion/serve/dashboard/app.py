@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from pyramidion.serve.dashboard import entry, first_rows, first_stream, overview
+from pyramidion.serve.dashboard import (
+    entry,
+    first_rows,
+    first_stream,
+    learning,
+    overview,
+    spending,
+    watching,
+)
 from pyramidion.serve.dashboard.api import Api
 from pyramidion.serve.dashboard.layout import Layout
 from pyramidion.serve.dashboard.pages import House
@@ -19,6 +27,9 @@ from pyramidion.serve.service import Service
 ALL = (
     entry.pages,
     overview.pages,
+    spending.pages,
+    learning.pages,
+    watching.pages,
     first_stream.pages,
     first_rows.pages,
 )

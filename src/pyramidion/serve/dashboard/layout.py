@@ -53,7 +53,7 @@ class Layout:
             found.append(Shown(page.link.name, page.path, address, _why(caller, page)))
         return found
 
-    def page(self, template: str, *, live: bool, **told: Any) -> str:
+    def page(self, template: str, /, *, live: bool, **told: Any) -> str:
         """A page, whole or for a live update."""
         around: Mapping[str, Any] = {
             "live": live,

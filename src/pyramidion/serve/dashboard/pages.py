@@ -108,7 +108,7 @@ class Visit:
             headers=headers,
         )
 
-    def show(self, template: str, status: int = 200, **told: Any) -> Response:
+    def show(self, template: str, answered: int = 200, /, **told: Any) -> Response:
         """A page of a template, which gets what it tells, with everything around it."""
         live = LIVE in self.request.headers
         text = self.house.layout.page(
@@ -121,7 +121,7 @@ class Visit:
             links=self.house.layout.links(self.caller, self._stream),
             **told,
         )
-        return HTMLResponse(text, status, HEADERS | {"Vary": "Cookie, X-Live"})
+        return HTMLResponse(text, answered, HEADERS | {"Vary": "Cookie, X-Live"})
 
     def go(self, path: str) -> Response:
         """Have the browser open another page, after a POST."""

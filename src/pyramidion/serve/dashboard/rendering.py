@@ -3,8 +3,8 @@
 Numbers that the API tells are printed with their address in its answer, so that a test reads every
 one of them off the screen and asks the API for it:
 
-    {{ n(told.hot_rows, "status/hot_rows") }}
-    <data class="number" value="1234" data-number="status/hot_rows">1,234</data>
+    {{ n(told.hot_rows, "#hot_rows") }}
+    <data class="number" value="1234" data-number="#hot_rows">1,234</data>
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ DIGITS = 4
 def number(value: float | None, address: str = "", unit: str = "") -> Markup:
     """A number as people read it, with its exact value beside it.
 
-    >>> print(number(1234567, "status/bytes"))
-    <data class="number" value="1234567" data-number="status/bytes">1,234,567</data>
+    >>> print(number(1234567, "#bytes"))
+    <data class="number" value="1234567" data-number="#bytes">1,234,567</data>
     """
     at = Markup(' data-number="{}"').format(address) if address else ""
     exact = "" if value is None else repr(value)

@@ -157,6 +157,8 @@ if (main && main.hasAttribute("data-live")) {
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
 draw();
-for (const button of document.querySelectorAll("button[data-print]")) {
-  button.addEventListener("click", () => window.print());
+if (main && main.hasAttribute("data-ends")) {
+  // What is raw leaves the screen again.
+  const back = document.getElementById("back");
+  setTimeout(() => location.replace(back.href), 1000 * Number(main.dataset.ends));
 }
