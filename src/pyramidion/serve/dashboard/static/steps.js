@@ -93,7 +93,7 @@
 
   const drafting = byId("draft-form");
   if (drafting) {
-    const { name, file, lines, sample } = drafting.elements;
+    const { name, lines, sample } = drafting.elements;
     const chosen = drafting.querySelector("input[type=file]");
     const told = drafting.querySelector("input[type=hidden][name=file]");
     const said = () => fill("curl-draft", { name: name.value || "NAME", file: told.value });
@@ -108,7 +108,6 @@
       lines.value = String(await counted(found));
       drafting.dataset.read = "yes";
     });
-    void file;
   }
 
   // --- the plan follows ----------------------------------------------------------------------
@@ -136,6 +135,9 @@
           if (now.hasAttribute(name)) field.setAttribute(name, now.getAttribute(name));
           else field.removeAttribute(name);
         }
+        byId(`wrong-${field.name}`)?.remove();
+        const why = page.getElementById(`wrong-${field.name}`);
+        if (why) field.after(document.importNode(why, true));
       }
     };
     const again = async () => {
