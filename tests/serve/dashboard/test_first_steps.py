@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from pyramidion import Categorical, Label, Schema
+from pyramidion.serve.dashboard.first_rows import MOST
 from tests.serve.dashboard.filled import logged_in, word_of
 from tests.serve.services import Inside, Process
 
@@ -281,6 +283,32 @@ def test_what_is_wrong_is_said_at_its_field(
     assert visitor.get("/v1/streams").status_code == 401  # pages have no say over the API
     if name in form and path == "plan":
         assert f'aria-describedby="wrong-{name}"' in answer.text
+
+
+@pytest.mark.parametrize("length", ["rows", "1d", "7d", "30d"])
+def test_a_stream_is_made_with_each_length_of_a_window(inside: Inside, length: str) -> None:
+    visitor = logged_in(inside.url, inside.token())
+    form = {"name": "s", "schema": DRAFTED, "length": length, "window": "500", "epsilon": "2"}
+    assert sent(visitor, "/first-steps/create", **form).status_code == 303
+    settings = inside.caller().get("/v1/streams/s/schema").json()["settings"]
+    assert settings["count_window"] == (500 if length == "rows" else length)
+    assert settings["epsilon"] == 2
+
+
+def test_many_features_are_asked_for_in_one_line(inside: Inside) -> None:
+    features = [Categorical(f"f{n}", domain=["x", "y"]) for n in range(MOST + 1)]
+    schema = Schema(features=features, label=Label("y", classes=[0, 1]))
+    inside.create(schema=schema, count_window="20 rows", hot_rows=100)
+    names = [*schema.feature_names, "y"]
+    lines = [",".join(["xy"[n % 2]] * len(features) + [str(n % 3 % 2)]) for n in range(40)]
+    visitor, here = logged_in(inside.url, inside.token()), "/streams/s/first-steps"
+    rows = "\n".join([",".join(names), *lines])
+    assert sent(visitor, f"{here}/rows", here, rows=rows).status_code == 200
+    made = sent(visitor, f"{here}/model", here, model="m", estimator="LogisticRegression")
+    assert made.status_code == 303, made.text
+    line = "\n".join((",".join(schema.feature_names), ",".join("x" * len(features))))
+    answer = sent(visitor, f"{here}/prediction", here, model="m", line=line)
+    assert 'class="answer"' in answer.text
 
 
 def test_a_name_that_is_taken_is_said_at_the_name(inside: Inside) -> None:

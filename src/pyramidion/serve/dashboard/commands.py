@@ -59,7 +59,7 @@ class Commands:
 
     def schema(self, name: str, text: str) -> str:
         """Write a schema file as it stands on the page."""
-        lines = text.rstrip("\n").splitlines()
+        lines = text.rstrip("\n").split("\n")
         end = next(f"END{n}" for n in range(len(lines) + 1) if f"END{n}" not in lines)
         return "\n".join((f"cat > {name}.toml <<'{end}'", *lines, end))
 

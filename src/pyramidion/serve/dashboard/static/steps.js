@@ -7,6 +7,7 @@
 
 (() => {
   const PART = 200_000; // characters of a file that are sent at once
+  const LARGE = 50_000_000; // bytes of one whose rows are not counted, but guessed from its first
   const byId = (id) => document.getElementById(id);
 
   // --- commands ------------------------------------------------------------------------------
@@ -59,11 +60,17 @@
   }
 
   async function* texts(file) {
-    const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
+    const text = new TextDecoderStream("utf-8", { fatal: true }); // or values would change unseen
+    const reader = file.stream().pipeThrough(text).getReader();
     for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      yield value;
+      let part;
+      try {
+        part = await reader.read();
+      } catch {
+        throw new Error("This file is not UTF-8 text, or cannot be read; save it as UTF-8.");
+      }
+      if (part.done) return;
+      yield part.value;
     }
   }
 
@@ -77,7 +84,8 @@
     return text;
   }
 
-  async function counted(file) {
+  async function counted(file, sample, lines) {
+    if (file.size > LARGE) return Math.round(file.size / (new Blob([sample]).size / lines));
     let rows = 0, quoted = false, last = "\n";
     for await (const part of texts(file)) {
       for (const each of part) {
@@ -87,6 +95,15 @@
       }
     }
     return Math.max(0, rows + (last === "\n" ? 0 : 1) - 1); // without the header
+  }
+
+  function alarm(id, text) {
+    const made = document.createElement("p");
+    made.id = id;
+    made.className = "wrong";
+    made.setAttribute("role", "alert");
+    made.textContent = text;
+    return made;
   }
 
   // --- a file for a draft --------------------------------------------------------------------
@@ -104,9 +121,15 @@
       told.value = found.name;
       if (!name.value) name.value = found.name.replace(/\.csv$/i, "").replace(/[^A-Za-z0-9_-]+/g, "-").replace(/^[-_]+/, "").slice(0, 64);
       said();
-      sample.value = await sampled(found, Number(chosen.dataset.sample));
-      lines.value = String(await counted(found));
-      drafting.dataset.read = "yes";
+      byId("wrong-sample")?.remove();
+      try {
+        const most = Number(chosen.dataset.sample);
+        sample.value = await sampled(found, most);
+        lines.value = String(await counted(found, sample.value, most));
+        drafting.dataset.read = "yes";
+      } catch (problem) {
+        chosen.after(alarm("wrong-sample", problem.message));
+      }
     });
   }
 
@@ -140,6 +163,10 @@
         if (why) field.after(document.importNode(why, true));
       }
     };
+    const tell = (found) => {
+      const facts = [...found.querySelectorAll(".facts div")].map((each) => each.textContent.trim().replace(/\s+/g, " "));
+      byId("plan-said").textContent = facts.join("; ") || "There is no plan: see the fields that are marked.";
+    };
     const again = async () => {
       const mine = (latest += 1);
       const place = byId("planned");
@@ -157,6 +184,7 @@
         const box = planning.querySelector("input[name=seen]");
         if (box && seen) box.checked = true;
         mark(page);
+        tell(found);
         copies(place);
         lead();
       } catch {
@@ -205,15 +233,8 @@
     });
 
     const say = (text) => {
-      let place = byId("wrong-rows");
-      if (!place) {
-        place = document.createElement("p");
-        place.id = "wrong-rows";
-        place.className = "wrong";
-        place.setAttribute("role", "alert");
-        sending.append(place);
-      }
-      place.textContent = text;
+      byId("wrong-rows")?.remove();
+      sending.append(alarm("wrong-rows", text));
     };
 
     const sendPart = async (rows, key, file) => {
@@ -221,9 +242,14 @@
       body.set("rows", rows);
       body.set("key", key);
       body.set("file", file.name);
-      const answer = await fetch(sending.action, {
-        method: "POST", headers: { "X-Live": "1" }, credentials: "same-origin", redirect: "error", body,
-      });
+      let answer;
+      try {
+        answer = await fetch(sending.action, {
+          method: "POST", credentials: "same-origin", redirect: "error", body,
+        });
+      } catch {
+        throw new Error("The service does not answer, or the login is over; log in, and send the file again.");
+      }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (answer.ok) return Number(page.getElementById("receipt").dataset.accepted);
       const wrong = page.querySelector(".wrong, .lead");
