@@ -400,12 +400,18 @@ class Arena:
         return [*parts, _checksum(*parts)]
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray, secret: bytes) -> Arena:
-        """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else."""
+    def from_bytes(
+        cls, data: bytes | bytearray, secret: bytes, *, like: Layout | None = None
+    ) -> Arena:
+        """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else.
+
+        Windows of a stream are mostly laid out as the one before; ``like`` spares to plan it anew.
+        """
         head, block = _opened(data)
         try:
             tables = tuple(Table(**table) for table in head["tables"])
             layout = Layout(tables, int(head["labels"]), secret, int(head["weight"]))
+            layout = like if like is not None and like == layout else layout
             known = layout.fingerprint == head["fingerprint"]
             rows, max_rows = int(head["rows"]), int(head["max_rows"])
             sealed = bool(head["sealed"])

@@ -280,8 +280,9 @@ class Catalogue:
             rows = self.all(f"{query} ORDER BY id")
         else:
             rows = self.all(f"{query} WHERE window = ? ORDER BY id", window)
+        amounts = {text: Fraction(text) for text in {row["amount"] for row in rows}}  # few differ
         return [
-            Line(r["window"], r["kind"], r["purpose"], Fraction(r["amount"]), r["at"], r["why"])
+            Line(r["window"], r["kind"], r["purpose"], amounts[r["amount"]], r["at"], r["why"])
             for r in rows
         ]
 

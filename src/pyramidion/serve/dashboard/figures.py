@@ -73,7 +73,7 @@ def noise(tables: Sequence[Mapping[str, Any]]) -> Figure:
         ],
         "layout": _layout(
             110 + ROW * len(tables),
-            {"type": "log", "title": {"text": "rows"}},
+            {"type": "log", "dtick": "D2", "title": {"text": "rows"}},
             {"autorange": "reversed", "type": "category"},
         ),
     }

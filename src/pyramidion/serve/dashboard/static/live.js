@@ -62,7 +62,14 @@ function change(old, now) {
 function children(old, now) {
   let at = old.firstChild;
   for (const wanted of [...now.childNodes]) {
-    if (at && same(at, wanted)) {
+    let found = at;
+    while (found && !same(found, wanted)) found = found.nextSibling;
+    if (found) {
+      while (at !== found) { // what stood before it is not there any more
+        const next = at.nextSibling;
+        at.remove();
+        at = next;
+      }
       const next = at.nextSibling;
       change(at, wanted);
       at = next;
