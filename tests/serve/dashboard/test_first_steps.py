@@ -12,14 +12,17 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, sync_playwright
 
 from pyramidion import Categorical, Label, Schema
 from pyramidion.serve.dashboard.first_rows import MOST
+from tests.conftest import ROOT
 from tests.serve.dashboard.filled import logged_in, word_of
 from tests.serve.services import Inside, Process
 
 CHROMIUM = shutil.which("chromium")
+SHOTS = ROOT / "build" / "screenshots"
 FILE = "it's my flights.csv"
 """A name that a shell would change, were it not quoted."""
 ROWS = 400
@@ -61,6 +64,13 @@ class Walk:
     prediction: list[float] = field(default_factory=list)
     api: dict[str, Any] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
+
+    def look(self, page: Page, name: str) -> None:
+        """Take a picture of a page, and have axe say what some could not read of it."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SHOTS / f"first-steps-{name}.png", full_page=True)
+        for each in Axe().run(page).response["violations"]:
+            self.troubles.append(f"{name}: {each['id']} {[n['html'] for n in each['nodes']]}")
 
     def hear(self, text: str) -> None:
         """What the browser says of the page; that a form was refused is no news."""
@@ -111,6 +121,7 @@ def draft(page: Page, folder: Path, seen: Walk) -> None:
     page.get_by_role("main").get_by_role("link", name="First steps").press("Enter")
     page.get_by_label("A CSV file").set_input_files(folder / FILE)
     page.wait_for_selector("form[data-read=yes]")
+    seen.look(page, "1-file")
     seen.copy(page, "draft")
     page.get_by_role("button", name="Draft the schema").press("Enter")
     page.wait_for_selector("#plan-cost")
@@ -126,9 +137,11 @@ def plan(page: Page, seen: Walk) -> None:
         seen.costs[epsilon] = float(cost or "nan")
     page.get_by_label("Error of a probability", exact=True).fill("0.1")
     page.wait_for_selector("th:has-text('ε it takes')")
+    seen.look(page, "2-plan")
     seen.epsilon = float(page.locator("#plan-epsilon data").get_attribute("value") or "nan")
     page.get_by_label("ε, the budget").fill("much")
     page.wait_for_selector("#epsilon[aria-invalid] + #wrong-epsilon")
+    seen.look(page, "2-mistake")
     page.get_by_label("ε, the budget").fill("inf")
     page.wait_for_selector("#plan-epsilon:has-text('∞')")
     assert page.locator("#wrong-epsilon").count() == 0
@@ -143,6 +156,7 @@ def plan(page: Page, seen: Walk) -> None:
 def rows(page: Page, folder: Path, seen: Walk) -> None:
     assert page.get_by_role("button", name="Register and train").count() == 0  # folded away
     page.get_by_label("A CSV file").set_input_files(folder / FILE)
+    seen.look(page, "3-rows")
     seen.copy(page, "observe")
     page.get_by_role("button", name="Send").press("Enter")
     page.wait_for_url("**sent=**")
@@ -153,6 +167,7 @@ def model(page: Page, seen: Walk) -> None:
     page.get_by_text("Others").press("Enter")
     page.get_by_label("RandomForestClassifier").check()
     page.get_by_label("LogisticRegression").check()
+    seen.look(page, "4-model")
     seen.copy(page, "register")
     page.get_by_role("button", name="Register and train").press("Enter")
     page.wait_for_selector("#predict-form")
@@ -166,7 +181,10 @@ def model(page: Page, seen: Walk) -> None:
     page.wait_for_selector(".answer")
     numbers = page.locator(".answer tbody data").all()
     seen.prediction = [float(each.get_attribute("value") or "nan") for each in numbers]
+    seen.look(page, "5-prediction")
     page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    seen.look(page, "5-phone")
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 390
 

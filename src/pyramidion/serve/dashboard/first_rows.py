@@ -45,7 +45,7 @@ class Shown:
     def refuse(self, name: str, problem: PyramidionError) -> None:
         """Say at a field what is wrong with it."""
         self.wrong[name] = sentence(problem)
-        self.status = problem.status
+        self.status = 422 if problem.status == 404 else problem.status  # the page is there
 
 
 @pages.add("GET", HERE, link=Link("First steps", 95))
