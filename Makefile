@@ -37,6 +37,10 @@ bench: $(VENV)/warm ## speed and size beside scikit-learn, polars and OpenDP, in
 mutants: $(VENV)/warm ## break the rules of privacy one by one, and see a named test go red for each
 	$(BIN)/python -m tests.auditing.mutants
 
+.PHONY: screenshots
+screenshots: $(VENV)/warm ## take the pictures of the dashboard that the documents show
+	PYRAMIDION_SCREENSHOTS=docs/images/dashboard $(BIN)/python -m pytest tests/serve/dashboard/test_browser.py -k walked
+
 .PHONY: docs
 docs: $(VENV)/warm ## check that what the documents say is so
 	$(BIN)/python -m pytest tests/test_docs.py
@@ -46,7 +50,8 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 
 .PHONY: system
 system: ## Debian packages that some parts need (as root; otherwise nothing)
-	@command -v curl > /dev/null || { apt-get update -qq && apt-get install -qq -y curl; }
+	@command -v curl > /dev/null && command -v chromium > /dev/null || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq -y curl chromium; }
 
 .PHONY: clean
 clean: ## remove the environment and all caches

@@ -13,6 +13,7 @@ from benchmarks import (
     client,
     commits,
     counting,
+    dashboard,
     featurizing,
     hashing,
     learning,
@@ -37,6 +38,7 @@ ALL = {
     "commits": commits.main,
     "sealing": sealing.main,
     "service": service.main,
+    "dashboard": dashboard.main,
     "learning": learning.main,
 }
 

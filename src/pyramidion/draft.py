@@ -20,6 +20,8 @@ from pyramidion.toml import inline
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyramidion.files import DataFile
+
 TIMES = ("time", "timestamp", "ts", "datetime", "event_time", "date")
 LABELS = ("label", "target", "y", "click", "clicked", "outcome", "class", "late", "rating", "stars")
 RATINGS = ("rating", "stars")
@@ -34,14 +36,26 @@ HEADER = """\
 
 def draft(path: str | Path) -> str:
     """Return the text of a schema file for a data file; it parses as it stands."""
-    kinds = _kinds(Path(path))
+    from pyramidion.files import DataFile
+
+    try:
+        return draft_of(DataFile(Path(path)), Path(path).name)
+    except ObservationError as error:
+        raise SchemaError(str(error)) from None
+
+
+def draft_of(file: DataFile, called: str) -> str:
+    """The same for a file that is open, or that never was one."""
+    kinds = _by_name(file, [(field.name, _kind(field.type)) for field in file.fields()])
     time, label = _time(kinds), _label(kinds)
     features = [name for name in kinds if name not in (time, label)]
     counted = [name for name in features if kinds[name] in _FEATURES]
     if not counted:
-        raise SchemaError(f"{path} has no column left for a feature; give a file with more columns")
+        raise SchemaError(
+            f"{file.name} has no column left for a feature; give a file with more columns"
+        )
     parts = [
-        HEADER.format(file=inline(Path(path).name)),
+        HEADER.format(file=inline(called)),
         "\n".join((_time_line(time, kinds), *_unit_lines(counted), *_group_lines(counted))),
         _label_table(label, kinds),
         *(_FEATURES[kinds[name]](name) for name in counted),
@@ -141,22 +155,12 @@ _FEATURES: dict[str, Callable[[str], str]] = {
 }
 
 
-def _kinds(path: Path) -> dict[str, str]:
+def _by_name(file: DataFile, columns: list[tuple[str, str]]) -> dict[str, str]:
     """The kind of every column: flag, whole, real, text, time or other."""
-    from pyramidion.files import DataFile
-
-    try:
-        fields = DataFile(path).fields()
-    except ObservationError as error:
-        raise SchemaError(str(error)) from None
-    return _by_name(path, [(field.name, _kind(field.type)) for field in fields])
-
-
-def _by_name(path: Path, columns: list[tuple[str, str]]) -> dict[str, str]:
     kinds: dict[str, str] = {}
     for name, kind in columns:
         if name in kinds:
-            raise SchemaError(f"{path} has two columns called {name!r}; rename one of them")
+            raise SchemaError(f"{file.name} has two columns called {name!r}; rename one of them")
         if name.strip():  # an unnamed column is the row number that pandas writes
             kinds[name] = kind
     return kinds

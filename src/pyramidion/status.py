@@ -60,6 +60,32 @@ class Deletion:
     done: int | None
 
 
+COUNTED = ("populating", "sealed", "retired")
+"""States of windows whose tables are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The data pyramid at one moment: how many rows could be read how.
+
+    Every row that was collected is in one of the first three; the vault has some of all three.
+    """
+
+    at: int
+    collected: int
+    """Rows that ever came in."""
+    exposed: int
+    """Raw, in the hot window: who breaks in reads them."""
+    summarised: int
+    """Not raw any more: in noisy counts alone."""
+    gone: int
+    """In nothing that this machine has: their windows are erased."""
+    locked_away: int | None
+    """Sealed in the vault, which this machine cannot read; None: there is no vault."""
+    waiting: int | None
+    """Hot rows that the vault has not sealed yet."""
+
+
 @dataclass(frozen=True)
 class Status:
     """What the store holds at one moment."""
@@ -83,6 +109,21 @@ class Status:
     """Where the raw history is sealed, if it is."""
     nodes: tuple[NodeStatus, ...] = ()
     """Of a tree of windows, those that are populating or sealed."""
+
+    @property
+    def layers(self) -> Layers:
+        """How many rows could be read how."""
+        there = sum(window.rows for window in self.windows if window.state in COUNTED)
+        gone = sum(window.rows for window in self.windows if window.state not in COUNTED)
+        return Layers(
+            at=self.at,
+            collected=there + gone,
+            exposed=self.hot_rows,
+            summarised=max(there - self.hot_rows, 0),
+            gone=gone - max(self.hot_rows - there, 0),
+            locked_away=None if self.vault is None else self.vault.rows,
+            waiting=None if self.vault is None else self.vault.waiting_rows,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""

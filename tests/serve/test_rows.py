@@ -79,7 +79,7 @@ def test_rows_sent_again_under_their_key_are_counted_once(inside: Inside) -> Non
         (b"[1]", {}, (422, "ObservationError")),
         (b"x", ARROW_IN, (422, "FormatError")),
         (arrow_bytes(rows(9))[:-9], ARROW_IN, (422, "FormatError")),
-        (b"a=1", {"Content-Type": "text/csv"}, (415, "UnsupportedError")),
+        (b"a=1", {"Content-Type": "text/plain"}, (415, "UnsupportedError")),
     ],
     ids=["cut JSON", "no objects", "no Arrow", "cut Arrow", "another type"],
 )

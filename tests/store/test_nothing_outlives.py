@@ -54,7 +54,7 @@ from pyramidion.privacy import ledger
 from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
-from pyramidion.status import Deletion, NodeStatus, Status, TableStatus, WindowStatus
+from pyramidion.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
@@ -186,6 +186,9 @@ OUTPUTS: dict[type, dict[str, str]] = {
     WindowStatus: dict.fromkeys(("number", "state", "start", "stop", "rows"), PUBLIC),
     NodeStatus: dict.fromkeys(("number", "level", "state", "windows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
+    Layers: dict.fromkeys(
+        ("at", "collected", "exposed", "summarised", "gone", "locked_away", "waiting"), PUBLIC
+    ),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
     Erasure: dict.fromkeys(("steps", "windows"), PUBLIC),
@@ -270,6 +273,7 @@ VERBS: dict[type, dict[str, str]] = {
     },
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
+        "typical_counts": PAID,  # of its noisy cells alone
         **dict.fromkeys(("featurize_json", "vector_of_json", "estimates"), PAID),
         **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
@@ -278,7 +282,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("names", "guarantee", "rows"), PUBLIC),
     },
     ledger.Ledger: dict.fromkeys(
-        ("open", "spend", "forfeit", "left", "spent", "report", "over"), PUBLIC
+        ("open", "spend", "forfeit", "left", "spent", "report", "of_window", "over"), PUBLIC
     ),
 }
 EXPORTS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +130,7 @@ def nbytes(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Propose settings."""
+    from pyramidion.planning import report
     from pyramidion.privacy.plan import plan
     from pyramidion.schema import Schema
 
@@ -147,33 +147,20 @@ def run(arguments: argparse.Namespace) -> None:
         skew=arguments.skew,
         settings=_settings(arguments),
     )
-    print(json.dumps(_told(planned)) if arguments.json else _shown(planned))
+    print(json.dumps(report(planned)) if arguments.json else _shown(planned))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings | None:
-    """The file's own, if it has any; an epsilon or a target that is told goes first."""
+    """The file's own; what is wrong with them is said with its name."""
     from pyramidion import toml
-    from pyramidion.settings import Settings
+    from pyramidion.planning import settings_in
 
     data, where = toml.read(arguments.schema, "schema")
-    told = data.get("settings")
-    asked = arguments.epsilon is not None or arguments.target is not None
-    if asked and isinstance(told, Mapping):
-        told = {**told, "epsilon": 1.0}
-    if told is None:
-        return None
+    told = arguments.epsilon is not None or arguments.target is not None
     try:
-        return Settings.from_dict(told)  # type: ignore[arg-type]
+        return settings_in(data, told=told)
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from error
-
-
-def _told(planned: Plan) -> dict[str, object]:
-    told = planned.to_dict() | {"toml": planned.to_toml()}
-    if planned.target is not None:
-        found = [planned.epsilon_for(planned.target, table.name) for table in planned.tables]
-        told["epsilon_for_table"] = [e if e < math.inf else None for e in found]
-    return told
 
 
 def _shown(planned: Plan) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import blake2b
 from threading import Event
 from typing import Any
@@ -407,7 +407,7 @@ class Arena:
             )
         head = json.dumps(
             {
-                "tables": [asdict(table) for table in self.layout.tables],
+                "tables": self.layout.told,
                 "labels": self.layout.labels,
                 "weight": self.layout.weight,
                 "fingerprint": self.layout.fingerprint,
@@ -421,12 +421,16 @@ class Arena:
         return [*parts, _checksum(*parts)]
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray, secret: bytes) -> Arena:
-        """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else."""
+    def from_bytes(
+        cls, data: bytes | bytearray, secret: bytes, *, like: Layout | None = None
+    ) -> Arena:
+        """Read back what `to_bytes` or `checkpoint` wrote under the same secret, nothing else.
+
+        Windows of a stream are mostly laid out as the one before; ``like`` spares to plan it anew.
+        """
         head, block = _opened(data)
         try:
-            tables = tuple(Table(**table) for table in head["tables"])
-            layout = Layout(tables, int(head["labels"]), secret, int(head["weight"]))
+            layout = _layout(head, secret, like)
             known = layout.fingerprint == head["fingerprint"]
             rows, max_rows = int(head["rows"]), int(head["max_rows"])
             sealed = bool(head["sealed"])
@@ -444,6 +448,15 @@ class Arena:
         if sealed:
             arena.seal()
         return arena
+
+
+def _layout(head: dict[str, Any], secret: bytes, like: Layout | None) -> Layout:
+    """The layout that a head tells; where that is one that is known already, this one."""
+    labels, weight = int(head["labels"]), int(head["weight"])
+    if like is not None and (like.labels, like.secret, like.weight) == (labels, secret, weight):
+        if head["tables"] == like.told:
+            return like
+    return Layout(tuple(Table(**table) for table in head["tables"]), labels, secret, weight)
 
 
 def _joined(name: str, signed: list[tuple[int, Arena]]) -> Table | None:

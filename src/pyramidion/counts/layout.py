@@ -6,10 +6,10 @@ weight, 64 noise scales), so overflow can neither happen nor tell anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,11 @@ class Layout:
         return blake2b(
             self.plan.tobytes(), key=str(self.labels).encode(), digest_size=16
         ).hexdigest()
+
+    @cached_property
+    def told(self) -> list[dict[str, Any]]:
+        """The tables as the head of a file has them."""
+        return [asdict(table) for table in self.tables]
 
     @cached_property
     def index(self) -> dict[str, int]:

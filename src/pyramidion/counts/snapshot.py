@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates
+from pyramidion.counts.typical import typical_counts
 from pyramidion.encoding import Encoder
 from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.expiry import Deadline
@@ -129,6 +130,11 @@ class Snapshot:
         """The names of the tables, the prior's first."""
         self._fresh()
         return list(self._arena.layout.index)
+
+    def typical_counts(self) -> dict[str, float]:
+        """How large the counts of each table are, as its noisy cells tell it."""
+        self._fresh()
+        return typical_counts(self._arena)
 
     @property
     def encoder(self) -> Encoder:

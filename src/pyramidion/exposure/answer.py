@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyramidion.counts.layout import PRIOR
+from pyramidion.counts.layout import PRIOR, Layout
 from pyramidion.durations import since_epoch
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from pyramidion.exposure.exposed import (
@@ -192,6 +192,7 @@ def _windows(
 ) -> Iterator[WindowExposed]:
     replays = lives.replays(start, stop)
     spent = {report.number: report for report in store.ledger.report().windows}
+    like: Layout | None = None
     for window in lives.windows:
         replayed = any(_within(window.number, replay.windows) for replay in replays)
         states = _states(window, start, stop, replayed=replayed)
@@ -202,7 +203,7 @@ def _windows(
         if not states:
             continue
         report = spent.get(window.number)
-        total, noise = _noisy_total(store, window)
+        total, noise, like = _noisy_total(store, window, like)
         yield WindowExposed(
             number=window.number,
             start=window.start,
@@ -260,16 +261,21 @@ def _came(lives: Lives, after: int, until: int | None) -> int:
     return sum(step.rows(after + 1, end)[0] for step in lives.steps) if end > after else 0
 
 
-def _noisy_total(store: Lifecycle, window: WindowLife) -> tuple[int | None, float | None]:
-    """The sum of the noisy prior, free: it is computed from what is paid for already."""
+def _noisy_total(
+    store: Lifecycle, window: WindowLife, like: Layout | None
+) -> tuple[int | None, float | None, Layout | None]:
+    """The sum of the noisy prior, free: it is computed from what is paid for already.
+
+    Also how its tables are laid out, as those of the next window most likely are.
+    """
     if window.state != "sealed" or store.schema.weight is not None:
-        return None, None
+        return None, None, like
     with suppress(FormatError, StorageError, StateError, ValueError, KeyError):  # damaged, or gone
-        arena = store.tables.sealed(window.number)
+        arena = store.tables.sealed(window.number, like=like)
         prior = arena.layout.index[PRIOR]
-        cells = arena.cells(prior)
-        return int(cells.sum()), (arena.layout.tables[prior].variance * cells.size) ** 0.5
-    return None, None
+        cells, noise = arena.cells(prior), arena.layout.tables[prior].variance
+        return int(cells.sum()), (noise * cells.size) ** 0.5, arena.layout
+    return None, None, like
 
 
 def _promise(store: Lifecycle, windows: Sequence[WindowExposed]) -> tuple[float, float]:

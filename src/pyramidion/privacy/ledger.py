@@ -107,13 +107,28 @@ class WindowReport:
         """Return what was spent or forfeited of the reserve for a purpose."""
         return _sum(self.lines, *USES, purpose=purpose)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return plain values for JSON: amounts as number and as exact text; no ε is None."""
-        return {
+    def to_dict(self, *, lines: bool = True) -> dict[str, object]:
+        """Return plain values for JSON: amounts as number and as exact text; no ε is None.
+
+        Without ``lines`` there are their sums alone.
+        """
+        told: dict[str, object] = {
             "number": self.number,
             "unit": self.unit,
             **_told(budget=self.budget, spent=self.spent, left=self.left),
             **_promised(self.epsilon, self.delta),
+            **_told(tables=_sum(self.lines, "table")),
+            "reserves": [
+                {"purpose": line.purpose}
+                | _told(reserved=line.amount, used=self.used(line.purpose))
+                | _told(left=_left(self.lines, line.purpose))
+                for line in self.lines
+                if line.kind == "reserve"
+            ],
+        }
+        if not lines:
+            return told
+        return told | {
             "lines": [
                 {"kind": line.kind, "purpose": line.purpose, "at": line.at, "why": line.why}
                 | _told(amount=line.amount)
@@ -148,9 +163,9 @@ class Report:
         """The largest δ of a window."""
         return max((window.delta for window in self.windows), default=0.0)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self, *, lines: bool = True) -> dict[str, object]:
         """Return plain values for JSON; where there is no promise, ε is None."""
-        windows = [window.to_dict() for window in self.windows]
+        windows = [window.to_dict(lines=lines) for window in self.windows]
         told = {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
         return told if self.unit is None else told | self.composed()
 
@@ -307,6 +322,10 @@ class Ledger:
         report = Report(windows=windows, k=self._settings.k)
         return report if self._person is None else self._composed(report)
 
+    def of_window(self, window: int) -> WindowReport:
+        """Return the lines, sums and (ε, δ) of one window."""
+        return self._report_of(window, self._lines_of(window))
+
     def over(self, windows: Collection[int]) -> tuple[float, float]:
         """Return what some windows tell together about who may have rows in all of them.
 
@@ -414,8 +433,13 @@ def _exact(amount: object) -> Fraction:
 
 
 def _sum(lines: Iterable[Line], *kinds: str, purpose: str | None = None) -> Fraction:
-    chosen = (line for line in lines if line.kind in kinds and purpose in (None, line.purpose))
-    return sum((line.amount for line in chosen), Fraction(0))
+    """Exact; shares have few denominators, and adding numerators spares a thousand divisions."""
+    parts: dict[int, int] = {}
+    for line in lines:
+        if line.kind in kinds and purpose in (None, line.purpose):
+            amount = line.amount
+            parts[amount.denominator] = parts.get(amount.denominator, 0) + amount.numerator
+    return sum((Fraction(top, bottom) for bottom, top in parts.items()), Fraction(0))
 
 
 def _left(lines: Sequence[Line], purpose: str) -> Fraction:

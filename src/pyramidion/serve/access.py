@@ -149,19 +149,23 @@ class Tokens:
         scheme, _, text = (header or "").partition(" ")
         found = _TOKEN.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
         mark, secret = found.groups() if found else ("", "")
-        try:
-            token = self._current().get(mark)
-        except PyramidionError as problem:
-            LOG.error("nobody is let in", extra={"trouble": str(problem)})
-            raise TokensError(
-                "the service cannot tell who calls; its log says what is wrong with its tokens"
-            ) from None
+        token = self.known(mark)
         same = hmac.compare_digest(_digest(secret), token.digest if token else _NOBODY)
         if token is None or not same:
             raise UnknownCallerError(
                 "no token, or none that this service knows; send `Authorization: Bearer TOKEN`"
             )
         return token
+
+    def known(self, mark: str) -> Token | None:
+        """The token of an id, as it is now; None once it was taken back."""
+        try:
+            return self._current().get(mark)
+        except PyramidionError as problem:
+            LOG.error("nobody is let in", extra={"trouble": str(problem)})
+            raise TokensError(
+                "the service cannot tell who calls; its log says what is wrong with its tokens"
+            ) from None
 
     # --- the file ---------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 from pyramidion import __version__
 from pyramidion.serve import (
+    dashboard,
+    routes_beginning,
     routes_copies,
     routes_metrics,
     routes_models,
@@ -34,6 +36,7 @@ ALL = (
     routes_predictions.routes,
     routes_store.routes,
     routes_vault.routes,
+    routes_beginning.routes,
     routes_service.routes,
 )
 
@@ -75,6 +78,7 @@ def create_app(service: Service) -> FastAPI:
     async def key() -> Response:
         return answer({"ed25519": key_text(service.signer.public_key())})
 
+    dashboard.serve(app, service, ALL)
     refuse_unguarded(app)
     return app
 

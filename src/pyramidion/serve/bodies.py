@@ -1,11 +1,11 @@
-"""Rows in and answers out: JSON, or Arrow's IPC stream, by content type."""
+"""Rows in and answers out: JSON, Arrow's IPC stream, or CSV, by content type."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -13,7 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from pyramidion.errors import FormatError, ObservationError, TooLargeError
+from pyramidion.schema import Schema
 from pyramidion.serve.arrow_bodies import table_from
+from pyramidion.serve.csv_bodies import CSV, rows_in_csv
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.refusals import SlowError, UnsupportedError
 
@@ -27,11 +29,12 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def body_of(request: Request, limits: Limits) -> bytes:
+async def body_of(request: Request, limits: Limits, most: int | None = None) -> bytes:
     """The body of a request, no larger and no slower than allowed."""
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise UnsupportedError("an encoded body is not read here; send it as it is")
-    most = limits.json_bytes if kind_of(request) == JSON else limits.body_bytes
+    if most is None:
+        most = limits.json_bytes if kind_of(request) == JSON else limits.body_bytes
     length = request.headers.get("content-length", "")
     if length.isdecimal() and (len(length) > DIGITS or int(length) > most):
         raise _too_large(most)
@@ -55,7 +58,7 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"a body may have {most} bytes here; send the rows in several requests")
+    return TooLargeError(f"a body may have {most} bytes here; send less, or several requests")
 
 
 def kind_of(request: Request) -> str:
@@ -63,22 +66,32 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
-def rows_from(body: bytes, kind: str, limits: Limits) -> tuple[Any, int]:
-    """Rows of a body, and how many: a list of objects, one object, or an Arrow stream."""
+class Wanted(NamedTuple):
+    """What rows of a stream are to have: some columns of its schema. Text says no types."""
+
+    schema: Schema
+    columns: Sequence[str]
+
+
+def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[Any, int]:
+    """Rows of a body, and how many: a list of objects, one object, an Arrow stream, or CSV."""
     if kind == ARROW:
         table = table_from(body, limits)
         return table, table.num_rows
-    told = json_from(body, kind)
+    if kind == CSV:
+        table = rows_in_csv(body, *wanted, limits)
+        return table, table.num_rows
+    told = json_from(body, kind, (JSON, ARROW, CSV))
     rows = told if isinstance(told, list) else [told]
     if not all(type(row) is dict for row in rows):
         raise ObservationError("rows must be a JSON object, or a list of objects; send them so")
     return rows, _few(len(rows), limits)
 
 
-def json_from(body: bytes, kind: str) -> Any:
-    """The JSON of a body."""
+def json_from(body: bytes, kind: str, spoken: Sequence[str] = (JSON,)) -> Any:
+    """The JSON of a body; ``spoken`` are the content types of its route."""
     if kind != JSON:
-        raise UnsupportedError(f"the content type must be {JSON} or {ARROW}; say which it is")
+        raise UnsupportedError(f"the content type must be {' or '.join(spoken)}; say which it is")
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,9 +118,14 @@ def _few(rows: int, limits: Limits) -> int:
 # --- answers --------------------------------------------------------------------------------
 
 
+def wants(request: Request, kind: str) -> bool:
+    """Whether the caller would rather have another type than JSON."""
+    return kind in request.headers.get("accept", "")
+
+
 def wants_arrow(request: Request) -> bool:
     """Whether the caller would rather have Arrow."""
-    return ARROW in request.headers.get("accept", "")
+    return wants(request, ARROW)
 
 
 def answer(told: Mapping[str, Any] | list[Any], status: int = 200) -> Response:

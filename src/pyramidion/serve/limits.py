@@ -34,10 +34,14 @@ class Limits:
     """The largest body of a request,"""
     json_bytes: int = 16 << 20
     """where it is JSON, whose values take some thirty times its bytes."""
+    sample_bytes: int = 1 << 20
+    """Of a CSV that a schema is drafted for: its first rows are enough."""
+    plan_tables: int = 256
+    """Tables of a schema that a plan is made for: a hundred take seconds."""
     rows: int = 1_000_000
     """The most rows in one body,"""
     columns: int = 4_096
-    """columns of an Arrow body,"""
+    """columns of an Arrow or CSV body,"""
     batches: int = 10_000
     """and record batches."""
     waiting_requests: int = 4_096

@@ -19,6 +19,7 @@ NAMES = {
     "new": "the name of the stream to make",
     "model": "a model, as its stream lists it",
     "table": 'a feature, or a group as "a,b"',
+    "window": "a count window's number, as /windows lists it",
     "id": "a token's id, as /v1/tokens lists it",
 }
 """What stands in the paths."""

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError
 from pyramidion.learn.models import Model
 from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
-from pyramidion.serve.routing import SMALL, Call, Routes, apart, model_of, rows_in
+from pyramidion.serve.routing import SMALL, Call, Routes, apart, asked_for, model_of, rows_in
 from pyramidion.serve.shapes import ASKED, PREDICTIONS
 from pyramidion.threads import emptied
 
@@ -49,7 +49,7 @@ async def predictions(call: Call) -> Response:
         quick = quickly(model) and len(body) <= SMALL
         found = _one(call, model, body) if quick else await apart(lambda: _one(call, model, body))
         return answer(_told(model) | {"probabilities": [found]})
-    rows = (await rows_in(body, kind, call.service.limits)).rows
+    rows = (await rows_in(body, kind, call.service.limits, asked_for(call))).rows
     return await apart(lambda: _many(call, model.name, rows))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from pyramidion.bundles import Arrival
-from pyramidion.errors import SchemaError, StateError
+from pyramidion.errors import ObservationError, SchemaError, StateError
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.observations import Errors
 from pyramidion.serve.bodies import (
@@ -20,9 +21,20 @@ from pyramidion.serve.bodies import (
     answer,
     arrow,
     arrow_parts,
+    kind_of,
     wants_arrow,
 )
-from pyramidion.serve.routing import Call, Routes, apart, read_by, rows_of
+from pyramidion.serve.csv_bodies import CSV
+from pyramidion.serve.routing import (
+    Call,
+    Routes,
+    Rows,
+    apart,
+    asked_for,
+    observed,
+    read_by,
+    rows_of,
+)
 from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
 
@@ -44,11 +56,40 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
     errors, key = _errors(call), call.request.headers.get("idempotency-key")
-    given = await rows_of(call)
+    given = await rows_of(call, observed(call))
+    most = call.pyramid.settings.window_rows
+    if kind_of(call.request) == CSV and most is not None and given.number > most:
+        return answer(await _in_parts(call, given, most, Arrival((), key, errors)))
     arrival = Arrival(given.rows, key, errors)
     stream = call.stream
     receipt = await stream.bell.answer(stream.observe(arrival, given.number, given.size))
     return answer(vars(receipt))
+
+
+async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[str, int]:
+    """A file of more rows than a window takes, as `pyramidion observe` does: part by part.
+
+    What a part brought is durable before the next begins; part N is taken once under KEY:N.
+    """
+    told: Counter[str] = Counter()
+    for number, start in enumerate(range(0, given.number, most)):
+        rows = given.rows.slice(start, most)
+        key = None if about.key is None else f"{about.key}:{number}"
+        arrival = Arrival(rows, key, about.errors)
+        try:
+            receipt = await wrap_future(call.stream.observe(arrival, rows.num_rows, rows.nbytes))
+        except ObservationError as problem:
+            raise _placed(problem, start) from None
+        told.update(vars(receipt))
+    return dict(told)
+
+
+def _placed(problem: ObservationError, start: int) -> ObservationError:
+    """Bad rows are numbered within their part: number them within the file."""
+    numbers = {why: [start + row for row in rows] for why, rows in problem.problems.items()}
+    if not start:
+        return ObservationError(str(problem), numbers)
+    return ObservationError(f"the first {start:,} rows are in; of the others, {problem}", numbers)
 
 
 def _errors(call: Call) -> Errors:
@@ -63,7 +104,7 @@ def _errors(call: Call) -> Errors:
 @routes.add("POST", "/streams/{stream}/features", "predict", "train", takes=ROWS, gives=FEATURES)
 async def features(call: Call) -> Response:
     """Features of rows, from the complete tables."""
-    rows = (await rows_of(call)).rows
+    rows = (await rows_of(call, asked_for(call))).rows
     snapshot = call.pyramid.snapshot()
     if wants_arrow(call.request):
         return arrow(await apart(lambda: snapshot.featurize(rows)))

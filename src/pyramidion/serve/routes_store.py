@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict
-from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
-from pyramidion.errors import FormatError, SchemaError
+from pyramidion.errors import FormatError, MissingError, SchemaError
 from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
-from pyramidion.serve.bodies import LINES, answer, body_of, kind_of, object_from
+from pyramidion.serve.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
+from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import (
     FREE,
     LOG,
     NAMES,
-    STREAM,
+    SCHEMA,
     TEXT,
-    TOML,
+    WHOLE,
     WHY,
     Asked,
     json_of,
@@ -43,7 +42,7 @@ async def streams(call: Call) -> Response:
     "PUT",
     "/streams/{new}",
     "admin",
-    takes=STREAM,
+    takes=SCHEMA,
     gives=json_of(named("Status")),
     status=201,
 )
@@ -52,40 +51,13 @@ async def create(call: Call) -> Response:
     name = call.asked("new")
     call.caller.refuse_other(name)
     body = await body_of(call.request, call.service.limits)
-    schema, settings = _new(body, kind_of(call.request))
+    told = schema_file(body, kind_of(call.request))
+    knobs = told.pop("settings", None)
+    if not isinstance(knobs, dict):
+        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
+    schema, settings = Schema.from_dict(told), Settings.from_dict(knobs)
     stream = await apart(lambda: call.service.create(name, schema, settings))
     return answer(await apart(lambda: _told(stream)), 201)
-
-
-def _new(body: bytes, kind: str) -> tuple[Schema, Settings]:
-    if kind == TOML:
-        told = _toml(body)
-        knobs = _table(told.pop("settings", None))
-        return Schema.from_dict(told), Settings.from_dict(knobs)
-    asked = object_from(body, kind, ("schema", "settings"))
-    schema, settings = asked.get("schema"), asked.get("settings")
-    if not isinstance(schema, str) or not isinstance(settings, dict):
-        raise FormatError(
-            f"schema must be the text of a schema file, and settings a JSON object; send both, or "
-            f"the schema file itself as {TOML}"
-        )
-    told = _toml(schema.encode())
-    told.pop("settings", None)
-    return Schema.from_dict(told), Settings.from_dict(settings)
-
-
-def _toml(text: bytes) -> dict[str, Any]:
-    """What TOML says; never a path, which would read files of this machine."""
-    try:
-        return tomllib.loads(text.decode())
-    except (ValueError, RecursionError):
-        raise FormatError("the schema is not valid TOML; check it with `schema check`") from None
-
-
-def _table(told: object) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")
-    return told
 
 
 @routes.add("GET", "/streams/{stream}", gives=json_of(named("Status")))
@@ -96,8 +68,25 @@ async def status(call: Call) -> Response:
 
 def _told(stream: Stream) -> dict[str, object]:
     told = stream.pyramid.status().to_dict()
-    del told["path"]  # where it lies is nobody's business
+    del told["path"]  # where it lies is nobody's business,
+    vault = told.get("vault")
+    if isinstance(vault, dict):
+        del vault["url"]  # nor where its history does
     return {"stream": stream.name, **told}
+
+
+@routes.add("GET", "/streams/{stream}/pyramid", gives=json_of(named("Layers")))
+async def pyramid(call: Call) -> Response:
+    """What an intruder would get now: rows that are raw, counted, sealed and gone."""
+    return answer(asdict((await apart(call.pyramid.status)).layers))
+
+
+@routes.add("GET", "/streams/{stream}/schema", gives=json_of(named("Schema")))
+async def schema(call: Call) -> Response:
+    """What an observation of the stream is, and its settings; both are public."""
+    settings = call.pyramid.settings
+    told = settings.to_dict() | ({} if settings.private else {"epsilon": None})
+    return answer({"schema": call.pyramid.schema.to_dict(), "settings": told})
 
 
 @routes.add(
@@ -109,11 +98,15 @@ async def windows(call: Call) -> Response:
     return answer({"windows": [asdict(window) for window in found.windows]})
 
 
-@routes.add("GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("Table")))))
+@routes.add(
+    "GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("NoisyTable"))))
+)
 async def tables(call: Call) -> Response:
-    """The complete count tables, and the noise in each."""
+    """The complete count tables, the noise in each, and how large its counts are (P2)."""
     found = await apart(call.pyramid.status)
-    return answer({"tables": [asdict(table) for table in found.tables]})
+    typical = await apart(call.stream.typical_counts)
+    told = [asdict(table) | {"typical": typical.get(table.name)} for table in found.tables]
+    return answer({"tables": told})
 
 
 @routes.add(
@@ -155,10 +148,33 @@ async def add_group(call: Call) -> Response:
     return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
 
 
-@routes.add("GET", "/streams/{stream}/ledger", gives=json_of(FREE))
+@routes.add(
+    "GET",
+    "/streams/{stream}/ledger",
+    gives=json_of(FREE),
+    asks=(Asked("lines", "no: the sums alone", {"enum": ["yes", "no"]}),),
+)
 async def ledger(call: Call) -> Response:
     """What each window has spent on what."""
-    return answer((await apart(call.pyramid.ledger.report)).to_dict())
+    lines = call.query("lines", "yes")
+    if lines not in ("yes", "no"):
+        raise SchemaError("lines must be yes or no; leave it out for all of them")
+    report = await apart(call.pyramid.ledger.report)
+    return answer(await apart(lambda: report.to_dict(lines=lines == "yes")))
+
+
+@routes.add("GET", "/streams/{stream}/ledger/{window}", gives=json_of(FREE))
+async def ledger_of(call: Call) -> Response:
+    """What one window has spent on what."""
+    text = call.asked("window")
+
+    def found() -> dict[str, object]:
+        for window in call.pyramid.status().windows:
+            if text == str(window.number):
+                return call.pyramid.ledger.of_window(window.number).to_dict()
+        raise MissingError("there is no such window; /windows lists them")
+
+    return answer(await apart(found))
 
 
 @routes.add(
@@ -199,10 +215,33 @@ def _moment(text: str) -> object:
         return text
 
 
-@routes.add("GET", "/streams/{stream}/audit-log", "admin", gives=LOG)
+@routes.add(
+    "GET",
+    "/streams/{stream}/audit-log",
+    "admin",
+    gives=LOG,
+    asks=(Asked("last", "so many entries, the newest; left out: all", WHOLE),),
+)
 async def audit_log(call: Call) -> Response:
     """The audit log, as JSON lines that `audit-log verify` reads."""
-    return StreamingResponse(call.pyramid.audit_log.export(), media_type=LINES)
+    last, log, since = call.query("last"), call.pyramid.audit_log, 0
+    if last is not None:
+        if not last.isdecimal() or len(last) > DIGITS:
+            raise SchemaError("last must be a whole number; leave it out for all entries")
+        since = max(await apart(lambda: log.length) - int(last), 0)
+    return StreamingResponse(log.export(since), media_type=LINES)
+
+
+@routes.add(
+    "GET",
+    "/streams/{stream}/audit-log/verification",
+    "admin",
+    gives=json_of(named("Verification")),
+)
+async def verification(call: Call) -> Response:
+    """Whether the audit log is as it was written: every entry is checked."""
+    found = await apart(call.pyramid.audit_log.verify)
+    return answer(asdict(found) | {"sound": found.sound})
 
 
 @routes.add("POST", "/streams/{stream}/advance", "admin", gives=json_of(FREE))

@@ -16,8 +16,9 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError, MissingError
 from pyramidion.exposure import interval
 from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
+from pyramidion.serve.grants import granted
 from pyramidion.serve.routing import Call, Routes, apart
-from pyramidion.serve.shapes import DRAFT, FREE, json_of, named
+from pyramidion.serve.shapes import DRAFT, FREE, json_of, listed, named, whole
 
 if TYPE_CHECKING:
     from pyramidion.vault.custody import PrivateKey, PublicKey
@@ -35,6 +36,18 @@ async def vault(call: Call) -> Response:
     told = asdict(found)
     del told["url"]  # where it lies is nobody's business
     return answer(told)
+
+
+@routes.add(
+    "GET",
+    "/streams/{stream}/grants",
+    "admin",
+    gives=json_of(whole(grants=listed(named("Grant")))),
+)
+async def grants(call: Call) -> Response:
+    """Who was let read the vault, what of it and until when, as the audit log tells it."""
+    log, now = call.pyramid.audit_log, call.service.now
+    return answer({"grants": await apart(lambda: granted(log.entries(), now))})
 
 
 @routes.add(

@@ -19,7 +19,7 @@ from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, PyramidionError, StateError, UnknownCallerError
 from pyramidion.learn.models import Model
 from pyramidion.serve.access import Role, Token
-from pyramidion.serve.bodies import body_of, kind_of, rows_from
+from pyramidion.serve.bodies import Wanted, body_of, kind_of, rows_from
 from pyramidion.serve.gate import CALLER, PLACE
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.openapi import described
@@ -31,7 +31,12 @@ from pyramidion.system import Pyramid
 PREFIX = "/v1"
 SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
 GUARDED = "guarded_by"
-OPEN = frozenset({"/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"})
+OPEN = frozenset(
+    {
+        *("/healthz", "/readyz", "/v1/key", "/openapi.json", "/docs"),
+        *("/", "/login", "/static/{mark}/{name}"),
+    }
+)
 """What anybody may ask; everything else asks for a token."""
 T = TypeVar("T")
 
@@ -82,19 +87,32 @@ class Rows(NamedTuple):
     size: int
 
 
-async def rows_in(body: bytes, kind: str, limits: Limits) -> Rows:
+async def rows_in(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> Rows:
     """The rows of a body; of a large one in a thread, so that others are answered meanwhile."""
 
     def read() -> Rows:
-        return Rows(*rows_from(body, kind, limits), len(body))
+        return Rows(*rows_from(body, kind, limits, wanted), len(body))
 
     return read() if len(body) <= SMALL else await apart(read)
 
 
-async def rows_of(call: Call) -> Rows:
+async def rows_of(call: Call, wanted: Wanted) -> Rows:
     """The rows of a request."""
     limits = call.service.limits
-    return await rows_in(await body_of(call.request, limits), kind_of(call.request), limits)
+    body = await body_of(call.request, limits)
+    return await rows_in(body, kind_of(call.request), limits, wanted)
+
+
+def observed(call: Call) -> Wanted:
+    """What rows that are observed have: all columns."""
+    schema = call.pyramid.schema
+    return Wanted(schema, schema.columns)
+
+
+def asked_for(call: Call) -> Wanted:
+    """What rows that are asked for have: the features."""
+    schema = call.pyramid.schema
+    return Wanted(schema, schema.feature_names)
 
 
 async def read_by(call: Call, what: str) -> None:

@@ -34,6 +34,15 @@ KEYS = f"file:~/.config/pyramidion/{STREAM}.key"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
+def refuse_name(name: str) -> None:
+    """Raise unless a stream may be called so."""
+    if not _NAME.fullmatch(name):
+        raise SchemaError(
+            "a stream's name is 1 to 64 letters, digits, - or _, and begins with a letter or "
+            "digit; choose another"
+        )
+
+
 class Service:
     """All that is served from one data directory.
 
@@ -120,11 +129,7 @@ class Service:
 
     def create(self, name: str, schema: Schema, settings: Settings) -> Stream:
         """Make a new stream."""
-        if not _NAME.fullmatch(name):
-            raise SchemaError(
-                "a stream's name is 1 to 64 letters, digits, - or _, and begins with a letter or "
-                "digit; choose another"
-            )
+        refuse_name(name)
 
         def made(name: str) -> Pyramid:
             path, keys = self.folder / name, self._holder(name)

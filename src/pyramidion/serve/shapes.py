@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pyramidion.serve.access import ROLES
 from pyramidion.serve.bodies import ARROW, JSON, LINES
+from pyramidion.serve.csv_bodies import CSV
 
 Shape = dict[str, Any]
 
@@ -95,7 +96,38 @@ NAMED: dict[str, Shape] = {
     },
     "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE, blanked=WHOLE),
     "Features": whole(names=NAMES, rows=listed(listed(NUMBER)), guarantee=named("Guarantee")),
-    "NewStream": closed(("schema", "settings"), schema=TEXT, settings=FREE),
+    "SchemaFile": closed(
+        ("schema",),
+        schema=TEXT | {"description": "the text of a schema file"},
+        settings=FREE | {"description": "instead of its [settings] table"},
+    ),
+    "Schema": whole(schema=FREE, settings=FREE),
+    "Draft": whole(
+        toml=TEXT,
+        schema=FREE,
+        changes=listed(WHOLE, description="lines that a person has to go through, from 1"),
+    ),
+    "Plan": whole(
+        settings=FREE,
+        target=SOME,
+        rows=WHOLE,
+        windows=WHOLE,
+        skew=NUMBER,
+        cost=NUMBER,
+        tables=listed(FREE),
+        window_bytes=WHOLE,
+        complete_bytes=WHOLE,
+        alternatives=listed(FREE),
+        why=NAMES,
+        toml=TEXT | {"description": "the [settings] table"},
+    ),
+    "Estimator": whole(
+        estimator=TEXT,
+        params=FREE,
+        predicts={"enum": ["probabilities", "numbers"]},
+        about=TEXT,
+        installed=FLAG,
+    ),
     "Status": whole(
         stream=TEXT,
         at=TIME,
@@ -110,6 +142,15 @@ NAMED: dict[str, Shape] = {
         bytes=WHOLE,
         due=FLAG,
     ),
+    "Layers": whole(
+        at=TIME,
+        collected=WHOLE,
+        exposed=WHOLE,
+        summarised=WHOLE,
+        gone=WHOLE,
+        locked_away={"type": ["integer", "null"], "description": "null: there is no vault"},
+        waiting={"type": ["integer", "null"]},
+    ),
     "Window": whole(
         number=WHOLE,
         state={"enum": ["populating", "sealed", "retired", "erased"]},
@@ -118,6 +159,31 @@ NAMED: dict[str, Shape] = {
         rows=WHOLE,
     ),
     "Table": whole(name=TEXT, kind=TEXT, rows=WHOLE, width=WHOLE, windows=WHOLE, deviation=SOME),
+    "NoisyTable": whole(
+        name=TEXT,
+        kind=TEXT,
+        rows=WHOLE,
+        width=WHOLE,
+        windows=WHOLE,
+        deviation=SOME,
+        typical=SOME
+        | {"description": "the count in the cell that a row falls into, told by noisy cells"},
+    ),
+    "Verification": whole(entries=WHOLE, first=TEXT, head=TEXT, problems=NAMES, sound=FLAG),
+    "Grant": whole(
+        grant=TEXT,
+        at=TIME,
+        engineer=TEXT,
+        purpose=TEXT,
+        columns=NAMES,
+        files=WHOLE,
+        first=TIME,
+        last=TIME,
+        expires=TIME,
+        ended=TIME,
+        open=FLAG,
+        opened=WHOLE,
+    ),
     "Recipe": closed(
         ("estimator",),
         estimator=TEXT | {"description": "its name, such as LogisticRegression"},
@@ -217,9 +283,12 @@ def json_of(shape: Shape) -> Body:
     return Body({JSON: shape})
 
 
-ROWS = Body({JSON: named("Rows"), ARROW: BINARY})
-ASKED = Body({JSON: named("Asked"), ARROW: BINARY})
-STREAM = Body({TOML: TEXT, JSON: named("NewStream")})
+ROWS = Body({JSON: named("Rows"), ARROW: BINARY, CSV: TEXT})
+ASKED = Body({JSON: named("Asked"), ARROW: BINARY, CSV: TEXT})
+SCHEMA = Body({TOML: TEXT, JSON: named("SchemaFile")})
+SAMPLE = Body({CSV: TEXT})
+DRAFTED = Body({JSON: named("Draft"), TOML: TEXT})
+PLANNED = Body({JSON: named("Plan"), TOML: TEXT})
 FEATURES = Body({JSON: named("Features"), ARROW: BINARY})
 PREDICTIONS = Body({JSON: named("Predictions"), ARROW: BINARY})
 TRAINING = Body({LINES: TEXT, ARROW: BINARY})

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
-from pyramidion.errors import PyramidionError
+from pyramidion.errors import PyramidionError, StateError
 from pyramidion.serve.bell import Bell
 from pyramidion.serve.commits import Commits
 from pyramidion.serve.limits import Limits
@@ -40,6 +40,8 @@ class Stream:
         )
         self._bell: Bell | None = None
         self._tags: weakref.WeakKeyDictionary[Snapshot, str] = weakref.WeakKeyDictionary()
+        self._typical: weakref.WeakKeyDictionary[Snapshot, dict[str, float]]
+        self._typical = weakref.WeakKeyDictionary()
         self._packing = threading.Lock()
         self._stop = threading.Event()
         self._timer = threading.Thread(target=self._tick, name=f"pyramidion timer of {name}")
@@ -84,6 +86,17 @@ class Stream:
             data = snapshot_bytes(snapshot, stream=self.name, now=now, signer=signer)
         ends = now + LIFE
         return data, tag, ends if snapshot.expires is None else min(ends, snapshot.expires)
+
+    def typical_counts(self) -> dict[str, float]:
+        """How large the counts of the tables are that are served now; of none, nothing."""
+        try:
+            snapshot = self.pyramid.snapshot()
+        except StateError:
+            return {}
+        with self._packing:  # it reads every cell, so once for each snapshot, and goes with it
+            if snapshot not in self._typical:
+                self._typical[snapshot] = snapshot.typical_counts()
+            return self._typical[snapshot]
 
     # --- time passes ------------------------------------------------------------------------
 

@@ -296,9 +296,10 @@ class Catalogue:
             rows = self.all(f"{query} ORDER BY id")
         else:
             rows = self.all(f"{query} WHERE window = ? ORDER BY id", window)
+        amounts = {text: Fraction(text) for text in {row["amount"] for row in rows}}  # few differ
         return [
-            Line(r["window"], r["kind"], r["purpose"], Fraction(r["amount"]), r["at"], r["why"])
-            for r in rows
+            Line(number, kind, purpose, amounts[amount], at, why)
+            for number, kind, purpose, amount, at, why in rows
         ]
 
     def write(self, lines: Sequence[Line]) -> None:

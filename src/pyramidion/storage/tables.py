@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.cover import Piece, cover
+from pyramidion.counts.layout import Layout
 from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
@@ -109,20 +110,21 @@ class Tables:
             "WHERE kind = 'sealed' AND current = 1 AND state = 'sealed' ORDER BY id"
         )
 
-    def read(self, name: str, key: bytes) -> Arena:
+    def read(self, name: str, key: bytes, *, like: Layout | None = None) -> Arena:
         """The tables in a file."""
         path = self.folder / name
         data = opened(key, read(path), name.encode(), what=str(path))
-        return Arena.from_bytes(data, self._secret)
+        return Arena.from_bytes(data, self._secret, like=like)
 
     def of(self, row: sqlite3.Row) -> Arena:
         """The tables in a file that the catalogue knows."""
         return self.read(row["file"], self._keys.get(row["key"]))
 
-    def sealed(self, number: int) -> Arena:
-        """The tables of a sealed window."""
-        (row,) = (row for row in self.current("sealed") if row["window"] == number)
-        return self.of(row)
+    def sealed(self, number: int, *, like: Layout | None = None) -> Arena:
+        """The tables of a sealed window; ``like`` those of another one, where that was read."""
+        query = "SELECT * FROM arenas WHERE current = 1 AND kind = 'sealed' AND window = ?"
+        (row,) = self._catalogue.all(query, number)
+        return self.read(row["file"], self._keys.get(row["key"]), like=like)
 
     def names(self, row: sqlite3.Row) -> set[str]:
         """The names of the tables in a file; they are public, the file need not be read."""

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyramidion.serve.bodies import ARROW, JSON
+from pyramidion.serve.csv_bodies import CSV
 from tests.serve.security.guarded import MARKER, MODEL, STREAM, Guarded, arrow_bytes
 from tests.store.stores import SCHEMA, TINY, rows
 
@@ -29,6 +30,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/streams/fuzzed"): {"schema": SCHEMA.to_toml(), "settings": TINY},
     ("POST", f"/v1/streams/{STREAM}/groups"): {"features": ["a", "b"]},
     ("POST", f"/v1/streams/{STREAM}/reseed"): {"why": "fuzzed"},
+    ("POST", "/v1/plans?rows=1000&epsilon=1"): {"schema": SCHEMA.to_toml(), "settings": TINY},
+    ("POST", "/v1/drafts"): {"refused": "whatever it is"},
     ("POST", "/v1/tokens"): {"name": "fuzzed", "roles": ["observe"], "streams": ["s"]},
 }
 """A good body of each route that reads one."""
@@ -81,7 +84,7 @@ def test_any_json_is_taken_or_refused(guarded: Guarded, route: tuple[str, str], 
 
 @each_route
 @often
-@given(body=st.binary(max_size=200), kind=st.sampled_from([JSON, ARROW, "text/plain"]))
+@given(body=st.binary(max_size=200), kind=st.sampled_from([JSON, ARROW, CSV, "text/plain"]))
 def test_any_bytes_are_refused_or_taken(
     guarded: Guarded, route: tuple[str, str], body: bytes, kind: str
 ) -> None:
@@ -134,9 +137,36 @@ def test_an_arrow_stream_with_bytes_changed_is_taken_or_refused(
         sent(guarded, route, bytes(body), ARROW)
 
 
+names = st.sampled_from(["t", "y", "a", "b", "n", MARKER, "", '"', "a,a", "\r", '"\n"'])
+fields = st.sampled_from(
+    ["1", "0", "q", "x", "", "NaN", '"', '"q"', "1e999", "true", "\xff", MARKER]
+)
+lines = st.lists(st.lists(fields, max_size=5).map(",".join), max_size=4)
+
+
+@pytest.mark.parametrize("route", [*ROWS, ("POST", "/v1/drafts")], ids=lambda route: route[1])
+@often
+@given(head=st.lists(names, max_size=5), rows=lines, end=st.sampled_from(["\n", "\r\n", "\r"]))
+def test_any_csv_is_taken_or_refused(
+    guarded: Guarded, route: tuple[str, str], head: list[str], rows: list[str], end: str
+) -> None:
+    body = end.join([",".join(head), *rows]).encode("latin-1")
+    answer = guarded.ask(*route, content=body, headers={"Content-Type": CSV})
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert set(answer.json()) == {"error"}
+        assert MARKER not in answer.text
+
+
 def test_every_route_that_reads_a_body_is_fuzzed(guarded: Guarded) -> None:
     known = {
-        (method, path.replace("fuzzed", "{x}").replace(STREAM, "{x}").replace(MODEL, "{x}"))
+        (
+            method,
+            path.partition("?")[0]
+            .replace("fuzzed", "{x}")
+            .replace(STREAM, "{x}")
+            .replace(MODEL, "{x}"),
+        )
         for method, path in BODIES
     }
     for route in guarded.app.routes:

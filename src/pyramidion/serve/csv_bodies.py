@@ -1,0 +1,70 @@
+"""CSV from strangers: read as the command line reads a file, within a service's limits.
+
+The first line names the columns; the schema says what each is read as. Columns that it does
+not know are left alone. What cannot be read is told without a value of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from pyramidion.draft import draft_of
+from pyramidion.errors import FormatError, ObservationError, SchemaError, TooLargeError
+from pyramidion.files import TextFile, types_for
+from pyramidion.files_text import BLOCK
+from pyramidion.schema import Schema
+from pyramidion.serve.limits import Limits
+
+CSV = "text/csv"
+NAME = "the body"
+_FIELD = re.compile(rb'(?:"[^"]*+")*+[^,\r\n]*+(,?)')  # as Arrow reads it; never goes back
+
+
+def rows_in_csv(body: bytes, schema: Schema, columns: Sequence[str], limits: Limits) -> pa.Table:
+    """The rows of a body, with these columns of the schema."""
+    _refuse_wide(body, limits)
+    known = types_for(schema)
+    types = {name: known[name] for name in columns}
+    tables, rows = [pa.schema(list(types.items())).empty_table()], 0
+    for table in _file(body).batches(columns, types=types):
+        rows += table.num_rows
+        if rows > limits.rows:
+            raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
+        tables.append(table)
+    return pa.concat_tables(tables if len(tables) == 1 else tables[1:])
+
+
+def draft_from(body: bytes, limits: Limits) -> str:
+    """A schema file for the rows of a body, from the names and types of its columns alone."""
+    _refuse_wide(body, limits)
+    try:
+        return draft_of(_file(body), "rows that were sent")
+    except ObservationError as problem:
+        raise FormatError(str(problem)) from None
+    except SchemaError:  # may quote a name, which is a value where there is no header
+        raise FormatError(
+            "no schema can be drafted for these columns; give each a name of its own in the first "
+            "line, and leave one for a feature"
+        ) from None
+
+
+def _file(body: bytes) -> TextFile:
+    return TextFile(body, format="csv", name=NAME)
+
+
+def _refuse_wide(body: bytes, limits: Limits) -> None:
+    """Raise before Arrow makes a million columns of a line of commas."""
+    for number, comma in enumerate(_commas(body[:BLOCK]), 1):
+        if comma and number >= limits.columns:
+            raise TooLargeError(f"a body may have {limits.columns} columns here; send fewer")
+
+
+def _commas(head: bytes) -> Iterator[bool]:
+    """For each field of the first line, whether another one follows."""
+    place, more = 0, True
+    while more and (found := _FIELD.match(head, place)):
+        place, more = found.end(), bool(found[1])
+        yield more
