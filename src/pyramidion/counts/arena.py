@@ -453,9 +453,9 @@ class Arena:
 def _layout(head: dict[str, Any], secret: bytes, like: Layout | None) -> Layout:
     """The layout that a head tells; where that is one that is known already, this one."""
     labels, weight = int(head["labels"]), int(head["weight"])
-    if like is not None and (like.labels, like.secret, like.weight) == (labels, secret, weight):
-        if head["tables"] == like.told:
-            return like
+    asked = labels, secret, weight, head["tables"]
+    if like is not None and asked == (like.labels, like.secret, like.weight, like.told):
+        return like
     return Layout(tuple(Table(**table) for table in head["tables"]), labels, secret, weight)
 
 
