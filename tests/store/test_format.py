@@ -13,7 +13,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
-from tests.store.stores import DAY, Stand, rows, states
+from tests.store.stores import DAY, Stand, observed, rows, states
 
 NOW = module.FORMAT
 KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
@@ -125,6 +125,32 @@ def test_a_store_whose_migration_fails_is_not_left_locked(
         with pytest.raises(ZeroDivisionError):
             stand.open()
     stand.open()
+
+
+def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
+    """Of format 5: no nodes, and files that say whose tables of windows they are alone."""
+    store = stand.create()
+    observed(store, rows(5))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    observed(store, rows(5, stand.clock.now))
+    stand.close()
+    with sqlite3.connect(stand.path / "catalogue.db") as db:
+        db.executescript(
+            "DROP TABLE members; ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
+            "UPDATE about SET value = json_remove(value, '$.windows', '$.tree_radix', "
+            "'$.tree_depth', '$.tree_shares') WHERE name = 'settings'; PRAGMA user_version=5;"
+        )
+    db.close()
+    store = stand.open()
+    assert store.settings.levels is None
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    assert store.status().summarised_rows == 10
+    assert store.status().nodes == ()
+    assert store.verify() == []
+    stand.close()
+    assert version(stand.path) == NOW
 
 
 # --- a store that was written by the first version ------------------------------------------

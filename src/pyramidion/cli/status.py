@@ -71,6 +71,10 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     sealed = sum(window.state == "sealed" for window in found.windows)
     windows = several(sealed, "sealed window")
     yield "history", f"{several(found.summarised_rows, 'row')} as noisy counts in {windows}"
+    if found.nodes:
+        whole = sum(node.state == "sealed" for node in found.nodes)
+        open_ = len(found.nodes) - whole
+        yield "tree", f"{several(whole, 'sealed node')}, {open_} populating"
     gone = sum(window.state == GONE for window in found.windows)
     if gone:
         yield "gone", several(gone, "window")

@@ -177,13 +177,14 @@ def advance(arguments: argparse.Namespace) -> None:
 
 def _did(done: Advance) -> str:
     told = [
-        f"{verb} {several(len(numbers), 'window')} ({', '.join(map(str, numbers))})"
-        for verb, numbers in (
-            ("sealed", done.sealed),
-            ("forgot", done.retired),
-            ("dropped unused", done.dropped),
-            ("checkpointed", done.checkpoints),
-            ("opened", done.opened),
+        f"{verb} {several(len(numbers), noun)} ({', '.join(map(str, numbers))})"
+        for verb, noun, numbers in (
+            ("sealed", "window", done.sealed),
+            ("sealed", "node", done.nodes),
+            ("forgot", "window", done.retired),
+            ("dropped unused", "window", done.dropped),
+            ("checkpointed", "window", done.checkpoints),
+            ("opened", "window", done.opened),
         )
         if numbers
     ]

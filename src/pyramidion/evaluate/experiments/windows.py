@@ -28,6 +28,7 @@ NOISE = (1, 10, 52, 100, 365, 1_000, 10_000, 100_000)
 QUICK_NOISE = (10, 100)
 PLACES = 8
 """Where the oldest window lies in a node of the top level: which nodes are used depends on that."""
+GOLDEN = 0.6180339887498949  # multiples of it are spread evenly, and on no power of two
 MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "laplace")
 
 
@@ -100,8 +101,9 @@ def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) 
     def run() -> list[Point]:
         levels = trees(windows, noise)[kind]
         period = 1 if levels is None else levels.span(levels.depth - 1)
-        firsts = {(period * place + period // 2) // PLACES + seed for place in range(PLACES)}
-        each = [deviation(windows, levels, noise, first % period) for first in sorted(firsts)]
+        places = [(GOLDEN * (1 + place + PLACES * seed)) % 1 for place in range(PLACES)]
+        firsts = sorted({int(period * place) for place in places})
+        each = [deviation(windows, levels, noise, first) for first in firsts]
         found = float(np.sqrt(np.mean(np.square(each))))
         expected = windows if levels is None else levels.variance(windows, noise)
         detail = {"predicted": expected**0.5, "levels": levels and levels.depth}
