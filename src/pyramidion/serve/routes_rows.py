@@ -77,7 +77,8 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
         key = None if about.key is None else f"{about.key}:{number}"
         arrival = Arrival(rows, key, about.errors)
         try:
-            receipt = await wrap_future(call.stream.observe(arrival, rows.num_rows, rows.nbytes))
+            promise = call.stream.observe(arrival, rows.num_rows, rows.nbytes)
+            receipt = await call.stream.bell.answer(promise)
         except ObservationError as problem:
             raise _placed(problem, start) from None
         told.update(vars(receipt))
