@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from pyramidion.encoding import Encoder, TableShape
 from pyramidion.people import hidden_of
@@ -11,7 +12,10 @@ from pyramidion.privacy.birth import Birth, reserves_of, sizes_of
 from pyramidion.privacy.weights import combined, tables_read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
-from pyramidion.storage.readings import PURPOSES, Purpose, Readings
+from pyramidion.storage.readings import Purpose, Readings
+
+READ: tuple[Purpose, ...] = ("weights", "bins")
+"""What is read from one window for the next ones."""
 
 
 class Births:
@@ -33,20 +37,58 @@ class Births:
     def of(self, window: int, schema: Schema, encoder: Encoder) -> Birth:
         """Everything a window of this number is born with."""
         shares = dict(self._settings.shares or ())
-        kept = {name: share for name, share in shares.items() if name in schema.table_names}
-        settings = replace(self._settings, shares=kept or None)
+        named = {name: share for name, share in shares.items() if name in schema.table_names}
+        settings = replace(self._settings, shares=named or None)
         read = self._readings.of("weights").values()
         quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
+        reserves = reserves_of(settings, self.due(window, schema, encoder.shapes))
+        apart = self._apart(schema)
+        if "selection" in reserves:
+            kept = reserves["selection"] - sum(apart.values())
+            reserves["selection"] = kept if self.selects(window) else Fraction(0)
         return Birth(
             settings,
             encoder.shapes,
             schema.cardinality,
             self._secret,
-            reserves=reserves_of(settings, self.due(window, schema, encoder.shapes)),
+            reserves=reserves,
+            apart=apart,
             weights=weights_of(settings, sizes_of(settings, encoder.shapes), quantiles),
             k=self._hidden,
             prior=encoder.prior,
         )
+
+    def _apart(self, schema: Schema) -> dict[str, Fraction]:
+        """Tables of chosen groups share a part of what is kept back for selection."""
+        share = self._settings.reserves["selection"]
+        chosen = [name for name in map(",".join, schema.groups) if name in self.chosen]
+        if not share or not chosen or not self._settings.private:
+            return {}
+        pool = share * Fraction(repr(self._settings.selection_tables))
+        return dict.fromkeys(chosen, pool / len(chosen))
+
+    @property
+    def chosen(self) -> dict[str, list[int]]:
+        """The groups that were chosen and are not dropped, with the windows they go with."""
+        found: dict[str, list[int]] = {}
+        for window, values in self._readings.of("selection").items():
+            for name, told in values.items():
+                if name and not told:
+                    found.setdefault(name, []).append(window)
+        return found
+
+    @property
+    def dropped(self) -> dict[str, list[float]]:
+        """The groups that were chosen and dropped: gain, its error and windows at that time."""
+        every = self._readings.of("selection").values()
+        there = {name: told for values in every for name, told in values.items() if name and told}
+        return {name: told for name, told in there.items() if name not in self.chosen}
+
+    def selects(self, window: int) -> bool:
+        """Whether groups may be chosen from a window of this number, by when they last were."""
+        every = self._settings.selection_every
+        last = [values[""][0] for values in self._readings.of("selection").values()]
+        return every is None or not last or window - max(last) >= every
 
     def due(self, window: int, schema: Schema, shapes: Sequence[TableShape]) -> list[Purpose]:
         """What is to be read from a window of this number: nothing was, for some windows."""
@@ -56,7 +98,7 @@ class Births:
             "bins": bool(schema.binned),
         }
         every = {"weights": settings.weights_every, "bins": settings.bins_period}
-        last = {of: max(self._readings.of(of), default=None) for of in PURPOSES}
+        last = {of: max(self._readings.of(of), default=None) for of in READ}
         return [
             of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])
         ]

@@ -33,7 +33,9 @@ def exact(prior: list[int]) -> list[Fraction]:
 def tables(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
     prior = draw(st.sampled_from(PRIORS))
     values = st.tuples(*[st.integers(0, 3)] * 3)
-    rows = draw(st.lists(st.tuples(values, st.integers(0, len(prior) - 1)), min_size=1, max_size=40))
+    rows = draw(
+        st.lists(st.tuples(values, st.integers(0, len(prior) - 1)), min_size=1, max_size=40)
+    )
     return rows, prior
 
 
@@ -108,7 +110,7 @@ def test_blanked_rows_are_left_out_and_move_no_other_row_to_another_block() -> N
     whole = door.observations(rows)
     blank = np.ones(30, dtype=bool)
     blank[[0, 7, 8]] = False
-    one, other = (Coded.of([part], [0.5, 0.5]) for part in (whole, whole.counting(blank)))
+    one, other = (Coded.of([part], 2) for part in (whole, whole.counting(blank)))
     assert (len(one), len(other), one.came, other.came) == (30, 27, 30, 30)
     sizes = [[len(block) for block in found.blocks(3)] for found in (one, other)]
     assert sizes == [[10, 10, 10], [7, 10, 10]]

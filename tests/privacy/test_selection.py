@@ -14,15 +14,18 @@ from pyramidion.counts.selection import Coded, pairs_of
 from pyramidion.counts.selection_kernels import UNIT
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy import selection
+from pyramidion.privacy.budget import Unit
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.privacy.selection import (
     LEAKY,
     MOST_FEATURES,
+    PRIOR_SHARE,
     SPREAD_OF_GAIN,
     SPREAD_OF_QUALITY,
     Wanted,
     attention,
     drawn,
+    noisy_totals,
     select,
 )
 
@@ -162,19 +165,18 @@ def test_all_draws_of_a_selection_cost_its_budget_at_most(
     budget = Fraction(1, 7)
     select(planted(features, 300), wanted, method="top-k", budget=budget, unit="rho", k=1)
     assert len(spent) == 5 + (MOST_FEATURES if features > MOST_FEATURES else 0)
-    assert 0.999 * budget <= sum(e**2 / 8 for e in spent) <= budget
+    left = budget * (1 - PRIOR_SHARE)
+    assert 0.999 * left <= sum(e**2 / 8 for e in spent) <= left
     spent.clear()
     select(planted(features, 300), wanted, method="top-k", budget=budget, unit="epsilon", k=1)
-    assert sum(spent) == budget
+    assert sum(spent) == left
 
 
 def test_what_is_planted_is_chosen_and_grown_from() -> None:
     coded = planted(8, 20_000)
     source = Randomness.insecure_from_seed(b"planted")
     asked = {"method": "top-k", "budget": Fraction(1), "unit": "epsilon", "k": 1}
-    first, second = select(
-        coded, Wanted(number=2, parts=3), **asked, randomness=source
-    )  # type: ignore[arg-type]
+    first, second = select(coded, Wanted(number=2, parts=3), **asked, randomness=source)  # type: ignore[arg-type]
     assert first == (1, 3)
     assert {1, 3} < set(second)
     there = frozenset({frozenset({1, 3})})
@@ -188,6 +190,17 @@ def test_exact_mutual_information_is_refused_where_there_is_privacy() -> None:
     with pytest.raises(PrivacyError, match="leaks"):
         select(coded, Wanted(number=1), unit="epsilon", **asked)  # type: ignore[arg-type]
     assert select(coded, Wanted(number=1), unit="none", **asked) == [(1, 3)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("unit", "deviation"), [("epsilon", 2**0.5 * 10), ("rho", 5**0.5)])
+def test_the_totals_of_labels_carry_the_noise_that_their_part_pays_for(
+    unit: Unit, deviation: float
+) -> None:
+    source, coded = Randomness.insecure_from_seed(b"totals"), planted(4, 5_000)
+    budget, k = Fraction(1, 5) if unit == "epsilon" else Fraction(2, 5), 2
+    found = [noisy_totals(coded, budget, unit, k, source) - 1 for _ in range(2_000)]
+    assert np.std(found, axis=0) == pytest.approx(deviation, rel=0.1)
+    assert np.mean(found, axis=0) == pytest.approx(coded.totals, abs=1.5)
 
 
 # --- the center of attention ------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Scores:
 class Coded:
     """Rows as codes of their features, and their labels; blanked rows are left out.
 
-    ``prior`` has each label's probability, from what is private already.
+    ``prior`` has each label's probability in units of 1/WEIGHT, from what is private already.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Coded:
         self._scores: dict[Group, tuple[int, float]] = {}
 
     @classmethod
-    def of(cls, batches: Iterable[Observations], prior: Sequence[float]) -> Coded:
-        """The newest rows of some batches, as many as fit: how many is public."""
+    def of(cls, batches: Iterable[Observations], classes: int) -> Coded:
+        """The newest rows of some batches, as many as fit: how many is public. Even prior."""
         keys: list[NDArray[np.uint64]] = []
         labels: list[NDArray[np.int64]] = []
         for batch in batches:
@@ -94,7 +94,7 @@ class Coded:
             keys.append(np.stack([batch.keys(f, 0, len(batch)) for f in range(features)]))
             blank = np.broadcast_to(batch.weights == 0, len(batch))
             labels.append(np.where(blank, -1, batch.labels))
-        whole = whole_prior(prior)
+        whole = whole_prior(np.ones(classes))
         if not keys:
             return cls(np.zeros((0, 0), np.uint32), np.zeros(0, np.int64), whole)
         most = min(MOST_ROWS, MOST_CODES // len(keys[0]))
@@ -113,6 +113,15 @@ class Coded:
     def features(self) -> int:
         """How many features there are."""
         return len(self.codes)
+
+    def under(self, prior: Sequence[float] | NDArray[np.float64]) -> Coded:
+        """The same rows under another prior."""
+        return Coded(self.codes, self.labels, whole_prior(prior), self._places, self.came)
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """How many rows have each label."""
+        return np.bincount(self.labels, minlength=len(self.prior)).astype(np.int64)
 
     def blocks(self, number: int) -> list[Coded]:
         """The rows in so many blocks, by the places they came at: blanking moves no other row."""
@@ -170,13 +179,11 @@ class Coded:
         self, codes: Codes, ones: NDArray[np.int64], others: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         scores, told = np.zeros(len(ones), np.int64), np.zeros(len(ones))
-        score_pairs(
-            codes, ones, others, self.labels, len(self.prior), self.prior, scores, told
-        )
+        score_pairs(codes, ones, others, self.labels, len(self.prior), self.prior, scores, told)
         return scores, told
 
 
-def whole_prior(prior: Sequence[float]) -> NDArray[np.int64]:
+def whole_prior(prior: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
     """A prior in whole numbers that sum to WEIGHT.
 
     >>> whole_prior([0.25, 0.75]).tolist()

@@ -35,7 +35,14 @@ def _slot(key: Any, shift: Any, mask: Any, keys: Any, stamps: Any, stamp: Any) -
 
 @njit(cache=True, nogil=True)
 def score_pairs(
-    codes: Any, ones: Any, others: Any, labels: Any, classes: Any, prior: Any, scores: Any, told: Any
+    codes: Any,
+    ones: Any,
+    others: Any,
+    labels: Any,
+    classes: Any,
+    prior: Any,
+    scores: Any,
+    told: Any,
 ) -> None:
     """Q of each pair of rows of ``codes`` in units of 1/UNIT, and n times its mutual information.
 

@@ -26,6 +26,9 @@ noise (2S/ε)·Cauchy in each of them with β = ε/2d costs ε/2 for the move an
 stretch. In **floating point**, so private only as far as doubles are reals (Mironov 2012): here
 to compare with the paper. A round of it costs ε, or ε²/2 in zCDP, however many it chooses.
 
+**The prior** that scores need is read first, for a small part of the budget: noisy totals of the
+labels. A prior that is off would give all keys the same deviation, and groups of few keys more.
+
 **Screening.** Of more than `MOST_FEATURES` features so many are drawn first, by their own Q,
 for half of the budget; groups are made of those. A feature that says nothing alone may be missed.
 """
@@ -44,8 +47,9 @@ from numpy.typing import NDArray
 from pyramidion.counts.selection import Coded, Group, Pair, grown, pairs_of
 from pyramidion.counts.selection_kernels import UNIT
 from pyramidion.errors import PrivacyError
-from pyramidion.privacy.budget import Unit
+from pyramidion.privacy.budget import Unit, gaussian_variance, laplace_scale
 from pyramidion.privacy.exponential import chosen, epsilon_per_draw
+from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.privacy.smooth import cauchy
 
@@ -64,6 +68,9 @@ HIGHEST = 0.02
 """Gains per row are clamped to this in a block: stronger groups need no search."""
 
 BLOCK_ROWS, MOST_BLOCKS = 500, 200
+
+PRIOR_SHARE = Fraction(1, 50)
+"""Of the budget, for the labels' totals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +112,15 @@ def select(
     """
     source = randomness if randomness is not None else Randomness()
     if unit == "none":
+        coded = coded.under((coded.totals + 1).astype(np.float64))
         return _grow(wanted, range(coded.features), _exactly(coded, method))
     if method == LEAKY:
         raise PrivacyError(
             "selection by exact mutual information leaks and has no place in a private store; "
             "choose 'top-k' or 'center'"
         )
+    coded = coded.under(noisy_totals(coded, budget * PRIOR_SHARE, unit, k, source))
+    budget = budget * (1 - PRIOR_SHARE)
     features: Sequence[int] = range(coded.features)
     if coded.features > MOST_FEATURES:
         budget = budget / 2
@@ -120,6 +130,22 @@ def select(
         return _grow(wanted, features, _drawn(coded, each, k, source))
     each = epsilon_per_draw(budget, unit=unit, draws=len(wanted.rounds), method="smooth")
     return _grow(wanted, features, _attended(coded, float(each) / k, source))
+
+
+def noisy_totals(
+    coded: Coded, budget: Fraction, unit: Unit, k: int, randomness: Randomness
+) -> NDArray[np.float64]:
+    """How many rows have each label, and noise: a row is in one of these totals."""
+    noise: Noise
+    if unit == "epsilon":
+        scale = laplace_scale(epsilon=budget, k=k, omega=1, rows=1)
+        noise = DiscreteLaplace.at_least(scale)
+    else:
+        variance = gaussian_variance(rho=budget, k=k, omega=1, rows=1)
+        noise = DiscreteGaussian.at_least(variance)
+    drawn_ = np.zeros(len(coded.prior), dtype=np.int64)
+    noise.fill(drawn_, randomness)
+    return np.asarray(np.maximum(coded.totals + drawn_, 0) + 1, dtype=np.float64)
 
 
 def screened(
@@ -206,9 +232,7 @@ def center(
     return found
 
 
-def attention(
-    points: NDArray[np.float64], diameter: float, *, beta: float
-) -> tuple[int, float]:
+def attention(points: NDArray[np.float64], diameter: float, *, beta: float) -> tuple[int, float]:
     """Which point is the center of attention, and the smooth bound S on how far it can move."""
     m = len(points)
     majority = (m + 1) // 2 + 1

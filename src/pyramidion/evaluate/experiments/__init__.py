@@ -12,6 +12,7 @@ from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import Experiment
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
+from pyramidion.evaluate.experiments.q3 import Q3, RECALL
 from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
@@ -20,7 +21,10 @@ from pyramidion.evaluate.experiments.windows import WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
-    for found in (Q1, Q2, NOISE, SHARING, SKETCHING, BIAS, WINDOWING, RETRAINING, TUNING)
+    for found in (
+        *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
+        *(SKETCHING, BIAS, WINDOWING, RETRAINING, TUNING),
+    )
 }
 """In the order of the report."""
 

@@ -1,0 +1,142 @@
+"""Q3: are groups worth counting? Loss with and without groups that were chosen from rows.
+
+Groups are chosen from the oldest rows of the past, which are set aside for that with all of
+their budget and not counted (see `pyramidion.evaluate.aside`). All lines count the same rest.
+The tables of the groups share a tenth of the budget, as in the paper. ``recall`` shows how many
+of the planted interactions of generated clicks each way to choose finds, by ε and rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from pyramidion.evaluate import clicks
+from pyramidion.evaluate.aside import chosen_groups
+from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.experiments.experiment import QUICK, Experiment, baseline, store
+from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.paper import references
+from pyramidion.evaluate.points import Figure, Job, Point
+from pyramidion.evaluate.stores import DELTA, Setup
+from pyramidion.privacy.selection import LEAKY, Method
+from pyramidion.settings import Settings
+
+PLANTED = 8
+"""Pairs of columns of generated clicks that have weights of their own."""
+
+ROWS, QUICK_ROWS = 2_000_000, 60_000
+HOT = {"movielens": 0.1}
+"""The share of the past that is hot: columns of groups need more rows than those of features."""
+ASIDE = {"movielens": 0.1, "clicks": 0.25}
+EPSILONS = (1.0, math.inf)
+
+LINES: dict[str, dict[str, Any]] = {
+    "no groups": {"groups": 0},
+    "8 groups by top-k": {"groups": 8},
+    "35 groups by top-k": {"groups": 35},
+    "35 groups by mutual information, which leaks": {"groups": 35, "selection": LEAKY},
+}
+QUICK_LINES = ("no groups", "8 groups by top-k")
+
+METHODS: tuple[Method, ...] = ("top-k", "center")
+RECALL_ROWS = (25_000, 100_000, 400_000)
+RECALL_EPSILONS = (0.1, 0.33, 1.0, 3.0)
+
+
+def with_planted(quick: bool) -> DataSet:
+    """Generated clicks with planted interactions."""
+    return clicks.generate(QUICK_ROWS if quick else ROWS, interactions=PLANTED)
+
+
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """Two models with and without groups, with and without noise."""
+    if data.name not in ASIDE:
+        return None
+    if data.name == "clicks":
+        data = with_planted(quick)
+    named = (TREES,) if quick else (LOGISTIC, TREES)
+    chosen = [model for model in models(data) if model.name in named]
+    figure = Figure(
+        name="q3",
+        data=data.name,
+        title=f"Q3: loss with and without chosen groups, {data.title}"
+        + (f", {PLANTED} planted pairs" if data.name == "clicks" else ""),
+        x_label="ε",
+        references=references("q3", data.name),
+        text=f"Groups are chosen from the oldest {100 * ASIDE[data.name]:g} % of the past, with "
+        f"all of these rows' budget; their tables have 10 % of the budget of the rest, which every "
+        f"line counts. Models learn from {100 * _hot(data):g} % of that. At ∞ there is no noise.",
+    )
+    lines = {name: LINES[name] for name in (QUICK_LINES if quick else LINES)}
+    jobs = [
+        store("q3", data, setup, chosen, epsilon, seed=seed, variant=name)
+        for epsilon in (EPSILONS[:1] if quick else EPSILONS)
+        for name, changed in lines.items()
+        for setup in [
+            Setup(
+                _hot(data),
+                epsilon=epsilon,
+                aside=ASIDE[data.name],
+                knobs=QUICK if quick else {},
+                **changed,
+            )
+        ]
+        for seed in range(seeds if epsilon < math.inf else 1)
+    ]
+    return figure, [baseline(data), *jobs]
+
+
+def _hot(data: DataSet) -> float:
+    return HOT.get(data.name, hot(data))
+
+
+def plan_recall(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """The share of planted pairs among as many that were chosen, by ε."""
+    if data.name != "clicks":
+        return None
+    made = with_planted(quick=False)
+    figure = Figure(
+        name="recall",
+        data=made.name,
+        title=f"Q3: planted pairs that are found, of {PLANTED} among 741",
+        x_label="ε",
+        y_label=f"share of the {PLANTED} planted pairs among {PLANTED} chosen",
+        shows="value",
+        text=f"By how groups are chosen and from how many rows; all of their budget is spent on "
+        f"it (δ = {DELTA:g}). By chance {PLANTED / 741:.1%} are found. At ∞ the choice is exact.",
+    )
+    rows = RECALL_ROWS[:1] if quick else RECALL_ROWS
+    epsilons = RECALL_EPSILONS[-1:] if quick else (*RECALL_EPSILONS, math.inf)
+    return figure, [
+        _recall(made, method, number, epsilon, seed)
+        for number in rows
+        for method in METHODS
+        for epsilon in epsilons
+        for seed in range(seeds if epsilon < math.inf else 1)
+        if method == "top-k" or epsilon < math.inf
+    ]
+
+
+def _recall(data: DataSet, method: Method, rows: int, epsilon: float, seed: int) -> Job:
+    about = {"selection": method, "rows": rows, "epsilon": str(epsilon), "seed": seed}
+
+    def run() -> list[Point]:
+        settings = Settings(epsilon=epsilon, delta=DELTA)
+        part = replace(data, rows=rows)
+        found = chosen_groups(
+            part.read(0, rows), data.schema, settings, number=PLANTED, method=method
+        )
+        true = set(map(frozenset, clicks.planted(PLANTED)))
+        value = len(true & set(map(frozenset, found))) / PLANTED
+        return [Point(f"{method}, {rows:,} rows", epsilon, value=value, seed=seed)]
+
+    return Job("recall", data.fingerprint, about, run, cost=1 + rows / 40_000)
+
+
+Q3 = Experiment("q3", "loss with and without chosen groups", plan)
+RECALL = Experiment(
+    "recall", "planted groups that are found, by ε and how they are chosen", plan_recall
+)
