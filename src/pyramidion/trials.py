@@ -2,7 +2,7 @@
 
 A group that was chosen from hot rows is counted on trial, for those rows are few. Sealed tables
 say how much it really tells; they are private, so asking them is free. It is *kept* while it
-tells more than its parts by twice the error of that, and *dropped* where it does not after
+tells more than its parts by three times the error of that, and *dropped* where it does not after
 `trial_windows`. Why is kept with what was chosen.
 
 What was chosen goes with the oldest window that was read for it: then its groups go, too,

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.schema import bare
 
-SURE = 2.0
-"""Errors that a gain must exceed to be believed."""
+SURE = 3.0
+"""Errors that a gain must exceed to be believed: many groups are asked about, again and again."""
 
 _LAPLACE = 5.0  # variance of a squared Laplace draw of variance 1; a Gaussian one has 2
 
