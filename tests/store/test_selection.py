@@ -88,7 +88,7 @@ def test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too(stand: Sta
 def test_a_selection_that_does_not_fit_is_refused_and_chooses_nothing(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
     store.select_groups(share=Fraction(2, 3))
-    with pytest.raises(PrivacyError, match="window 1 has rho .* left for selection"):
+    with pytest.raises(PrivacyError, match=r"window 1 has rho .* left for selection"):
         store.select_groups(share=Fraction(2, 3))
     store = stand.reopen()
     with pytest.raises(PrivacyError, match="left for selection"):

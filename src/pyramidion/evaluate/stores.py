@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
+from pyramidion.counts.trials import SURE
 from pyramidion.evaluate.aside import chosen_groups, private_shares
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
@@ -77,6 +78,8 @@ class Setup:
     """How they are chosen; by a method that leaks, without regard to ε."""
     group_share: float = 0.1
     """What their tables have of the budget together."""
+    judged: bool = False
+    """Whether models are given those alone whose sealed tables tell more than their parts."""
     open: bool = False
     """Whether features of declared values are counted in sketches, too."""
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -114,10 +117,11 @@ class Setup:
 
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
-        rarely = ("aside", "groups", "selection", "group_share")
+        rarely = ("aside", "groups", "selection", "group_share", "judged")
         plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f not in rarely}
         aside = {"aside": self.aside} if self.aside else {}
-        grouped = {f: getattr(self, f) for f in rarely[1:]} if self.groups else {}
+        grouped = {f: getattr(self, f) for f in rarely[1:4]} if self.groups else {}
+        grouped |= {"judged": True} if self.judged else {}
         return plain | {"epsilon": str(self.epsilon)} | aside | grouped
 
     def but(self, **changed: Any) -> Setup:
@@ -234,6 +238,10 @@ class Lesson:
     seconds: float
     """To make the training set."""
 
+    def only(self, columns: Sequence[int]) -> Lesson:
+        """The same with some of the columns."""
+        return replace(self, X=self.X[:, columns], future=self.future[:, columns])
+
     def newest(self, rows: int) -> Lesson:
         """The same with the newest hot rows alone."""
         first = len(self.X) - rows
@@ -248,6 +256,17 @@ def lesson(data: DataSet, store: Pyramid) -> Lesson:
     seconds = time.perf_counter() - began
     future = features(store.snapshot(), data, tested(data))
     return Lesson(X, y, future, labels(data, tested(data)), seconds)
+
+
+def kept_columns(store: Pyramid) -> list[int]:
+    """The columns of features, and of groups whose sealed tables tell more than their parts."""
+    poor = [
+        f"|{'*'.join(group.features)})"
+        for group in store.groups()
+        if group.gain is None or group.error is None or group.gain <= SURE * group.error
+    ]
+    names = store.snapshot().names
+    return [i for i, name in enumerate(names) if not any(part in name for part in poor)]
 
 
 def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float32]:
