@@ -83,6 +83,8 @@ class Coded:
         self._places = np.arange(len(labels)) if places is None else places
         self._joined: dict[Group, Codes] = {(f,): codes[f] for f in range(len(codes))}
         self._scores: dict[Group, tuple[int, float]] = {}
+        self._last: tuple[list[Pair], Scores] | None = None
+        self._under: dict[bytes, Coded] = {}
 
     @classmethod
     def of(cls, batches: Iterable[Observations], classes: int) -> Coded:
@@ -115,8 +117,13 @@ class Coded:
         return len(self.codes)
 
     def under(self, prior: Sequence[float] | NDArray[np.float64]) -> Coded:
-        """The same rows under another prior."""
-        return Coded(self.codes, self.labels, whole_prior(prior), self._places, self.came)
+        """The same rows under another prior; once for each, with what it knows."""
+        whole = whole_prior(prior)
+        known = self._under.get(whole.tobytes())
+        if known is None:
+            known = Coded(self.codes, self.labels, whole, self._places, self.came)
+            self._under[whole.tobytes()] = known
+        return known
 
     @property
     def totals(self) -> NDArray[np.int64]:
@@ -136,7 +143,12 @@ class Coded:
         return np.array([self._of((f,))[0] for f in features], dtype=np.int64)
 
     def scores(self, pairs: Sequence[Pair]) -> Scores:
-        """Of groups, each given as the two parts it is made of."""
+        """Of groups, each given as the two parts it is made of; those asked last are kept."""
+        if self._last is None or self._last[0] != list(pairs):
+            self._last = list(pairs), self._scored(pairs)
+        return self._last[1]
+
+    def _scored(self, pairs: Sequence[Pair]) -> Scores:
         parts = sorted({part for pair in pairs for part in pair})
         place = {part: number for number, part in enumerate(parts)}
         codes = [self._codes(part) for part in parts]

@@ -41,18 +41,17 @@ def private_shares(
     return {table: float(weight) for table, weight in weights.items()}
 
 
+def coded_rows(batches: Iterable[pa.RecordBatch], schema: Schema, settings: Settings) -> Coded:
+    """Rows as groups are chosen from."""
+    door = Door(schema, settings, secrets.token_bytes(32))
+    return Coded.of(map(door.observations, batches), schema.cardinality)
+
+
 def chosen_groups(
-    batches: Iterable[pa.RecordBatch],
-    schema: Schema,
-    settings: Settings,
-    *,
-    number: int,
-    method: Method,
+    coded: Coded, schema: Schema, settings: Settings, *, number: int, method: Method
 ) -> list[tuple[str, ...]]:
     """Groups by a method, chosen with all of these rows' budget; exactly where epsilon is inf."""
     unit, budget = budget_of(settings)
-    door = Door(schema, settings, secrets.token_bytes(32))
-    coded = Coded.of(map(door.observations, batches), schema.cardinality)
     wanted = Wanted(number=number)
     found = select(coded, wanted, method=method, budget=budget, unit=unit, k=settings.k)
     return [tuple(schema.feature_names[feature] for feature in group) for group in found]

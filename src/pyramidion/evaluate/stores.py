@@ -33,7 +33,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.trials import SURE
-from pyramidion.evaluate.aside import chosen_groups, private_shares
+from pyramidion.evaluate.aside import chosen_groups, coded_rows, private_shares
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
@@ -188,7 +188,8 @@ def grouped(
     leaks = setup.selection == LEAKY
     paying = replace(settings, epsilon=math.inf) if leaks else settings
     asked: dict[str, Any] = {"number": setup.groups, "method": setup.selection}
-    for group in chosen_groups(data.read(0, first), schema, paying, **asked):
+    coded = coded_rows(data.read(0, first), schema, paying)
+    for group in chosen_groups(coded, schema, paying, **asked):
         schema = schema.plus(group)
     names = [",".join(group) for group in schema.groups]
     usual = sum(settings.share(name) for name in schema.feature_names)
