@@ -2,21 +2,23 @@
 
 Groups are chosen from the oldest rows of the past, which are set aside for that with all of
 their budget and not counted (see `pyramidion.evaluate.aside`). All lines count the same rest.
-The tables of the groups share a tenth of the budget, as in the paper. ``recall`` shows how many
-of the planted interactions of generated clicks each way to choose finds, by ε and rows.
+The tables of the groups share a tenth of the budget, as in the paper. Generated clicks have
+planted interactions under the name ``clicks-pairs``; ``recall`` shows how many of them each way to
+choose finds, by ε and rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyramidion.evaluate import clicks
 from pyramidion.evaluate.aside import chosen_groups, coded_rows
 from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import QUICK, Experiment, baseline, store
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -24,13 +26,17 @@ from pyramidion.evaluate.stores import DELTA, Setup
 from pyramidion.privacy.selection import LEAKY, Method
 from pyramidion.settings import Settings
 
+PAIRS = "clicks-pairs"
 PLANTED = 8
 """Pairs of columns of generated clicks that have weights of their own."""
 
 ROWS, QUICK_ROWS = 1_000_000, 60_000
 HOT = {"movielens": 0.1}
 """The share of the past that is hot: columns of groups need more rows than those of features."""
-ASIDE = {"movielens": 0.1, "clicks": 0.4}
+ASIDE = {PAIRS: 0.4}
+ASIDE_OTHERWISE = 0.1
+NOT_QUICK = ("criteo", "clicks")
+"""Data sets of so many sketches that a quick run leaves them out."""
 EPSILONS = (1.0, math.inf)
 
 LINES: dict[str, dict[str, Any]] = {
@@ -49,25 +55,24 @@ CENTER_EPSILONS = (1.0, 3.0)
 
 def with_planted(quick: bool) -> DataSet:
     """Generated clicks with planted interactions."""
-    return clicks.generate(QUICK_ROWS if quick else ROWS, interactions=PLANTED)
+    made = clicks.generate(QUICK_ROWS if quick else ROWS, interactions=PLANTED)
+    return replace(made, name=PAIRS, title=f"{made.title}, {PLANTED} planted pairs")
 
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Two models with and without groups, with and without noise."""
-    if data.name not in ASIDE:
+    if data.rows >= LARGE or (quick and data.name in NOT_QUICK):
         return None
-    if data.name == "clicks":
-        data = with_planted(quick)
+    aside = ASIDE.get(data.name, ASIDE_OTHERWISE)
     named = (TREES,) if quick else (LOGISTIC, TREES)
     chosen = [model for model in models(data) if model.name in named]
     figure = Figure(
         name="q3",
         data=data.name,
-        title=f"Q3: loss with and without chosen groups, {data.title}"
-        + (f", {PLANTED} planted pairs" if data.name == "clicks" else ""),
+        title=f"Q3: loss with and without chosen groups, {data.title}",
         x_label="ε",
         references=references("q3", data.name),
-        text=f"Groups are chosen from the oldest {100 * ASIDE[data.name]:g} % of the past, with "
+        text=f"Groups are chosen from the oldest {100 * aside:g} % of the past, with "
         f"all of these rows' budget; their tables have 10 % of the budget of the rest, which every "
         f"line counts. Where groups are judged, models see those alone whose sealed tables tell "
         f"more than their parts, as after a store's trial. Models learn from "
@@ -82,7 +87,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
             Setup(
                 _hot(data),
                 epsilon=epsilon,
-                aside=ASIDE[data.name],
+                aside=aside,
                 knobs=QUICK if quick else {},
                 **changed,
             )
@@ -98,12 +103,11 @@ def _hot(data: DataSet) -> float:
 
 def plan_recall(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """The share of planted pairs among as many that were chosen, by ε."""
-    if data.name != "clicks":
+    if data.name != PAIRS:
         return None
-    made = with_planted(quick=False)
     figure = Figure(
         name="recall",
-        data=made.name,
+        data=data.name,
         title=f"Q3: planted pairs that are found, of {PLANTED} among 741",
         x_label="ε",
         y_label=f"share of the {PLANTED} planted pairs among {PLANTED} chosen",
@@ -112,11 +116,11 @@ def plan_recall(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list
         f"it (δ = {DELTA:g}). By chance {PLANTED / 741:.1%} are found. At ∞ the choice is exact.",
     )
     jobs = [
-        _recall(made, "top-k", rows, RECALL_EPSILONS, seeds)
+        _recall(data, "top-k", rows, RECALL_EPSILONS, seeds)
         for rows in (RECALL_ROWS[:1] if quick else RECALL_ROWS)
     ]
     if not quick:
-        jobs += [_recall(made, "center", rows, CENTER_EPSILONS, seeds) for rows in RECALL_ROWS[:2]]
+        jobs += [_recall(data, "center", rows, CENTER_EPSILONS, seeds) for rows in RECALL_ROWS[:2]]
     return figure, jobs
 
 
