@@ -116,6 +116,19 @@ def test_blanked_rows_are_left_out_and_move_no_other_row_to_another_block() -> N
     assert sizes == [[10, 10, 10], [7, 10, 10]]
 
 
+def test_of_many_batches_the_newest_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyramidion.counts.selection.MOST_CODES", 2 * 25)
+    door = Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"s")
+    batches = [
+        door.observations(
+            pa.table({"a": [i] * 10, "b": [1] * 10, "y": [i % 2] * 10, "p": [1.0] * 10})
+        )
+        for i in range(6)
+    ]
+    found = Coded.of(iter(batches), 2)
+    assert (found.came, found.totals.tolist()) == (25, [10, 15])
+
+
 def test_prior_parts_sum_to_their_weight() -> None:
     for prior in ([1.0], [0.2, 0.8], [0.001, 0.999], np.ones(4096) / 4096):
         assert whole_prior(list(prior)).sum() == WEIGHT

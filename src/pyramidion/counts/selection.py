@@ -22,6 +22,7 @@ All of it is as raw as the rows (P1): made in memory, read once, dropped.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -46,7 +47,7 @@ Pair = tuple[Group, Group]
 """What a group is made of: one that is there, and what is added to it."""
 
 MOST_CODES = 1 << 26
-"""Codes of all features together, 256 MB: of 507 features 132,000 rows are looked at."""
+"""Codes of all features together, 0.8 GB with their keys: of 507 features 132,000 rows are read."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +90,21 @@ class Coded:
     @classmethod
     def of(cls, batches: Iterable[Observations], classes: int) -> Coded:
         """The newest rows of some batches, as many as fit: how many is public. Even prior."""
-        keys: list[NDArray[np.uint64]] = []
-        labels: list[NDArray[np.int64]] = []
+        keys: deque[NDArray[np.uint64]] = deque()
+        labels: deque[NDArray[np.int64]] = deque()
+        held, most = 0, MOST_ROWS
         for batch in batches:
             features = len(batch.encoder.schema.features)
             keys.append(np.stack([batch.keys(f, 0, len(batch)) for f in range(features)]))
             blank = np.broadcast_to(batch.weights == 0, len(batch))
             labels.append(np.where(blank, -1, batch.labels))
+            held, most = held + len(batch), min(MOST_ROWS, MOST_CODES // features)
+            while held - len(labels[0]) >= most:  # newer ones are enough
+                held -= len(labels.popleft())
+                keys.popleft()
         whole = whole_prior(np.ones(classes))
         if not keys:
             return cls(np.zeros((0, 0), np.uint32), np.zeros(0, np.int64), whole)
-        most = min(MOST_ROWS, MOST_CODES // len(keys[0]))
         label = np.concatenate(labels)[-most:]
         kept = np.flatnonzero(label >= 0)
         codes = np.empty((len(keys[0]), len(kept)), dtype=np.uint32)
