@@ -121,6 +121,7 @@ SETTINGS_REFUSALS = (
     "Settings(epsilon=1, origin=1e12)",
     'Settings(epsilon=1, retention="30d")',
     'Settings(epsilon=1, count_window="30m")',
+    'Settings(epsilon=1, selection="leaky-mutual-information")',
     "Settings(epsilon=1, hot_window=None)",
     'Settings(epsilon=1, hot_window="12h")',
     "Settings(epsilon=1, hot_rows=1000, hot_step_rows=2000)",

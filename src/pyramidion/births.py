@@ -13,7 +13,10 @@ from pyramidion.privacy.birth import Birth, parts_of, reserves_of, sizes_of
 from pyramidion.privacy.weights import combined, tables_read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
-from pyramidion.storage.readings import PURPOSES, Purpose, Readings
+from pyramidion.storage.readings import Purpose, Readings
+
+READ: tuple[Purpose, ...] = ("weights", "bins")
+"""What is read from one window for the next ones."""
 
 
 class Births:
@@ -55,26 +58,77 @@ class Births:
         known already.
         """
         shares = dict(self._settings.shares or ())
-        kept = {name: share for name, share in shares.items() if name in schema.table_names}
-        settings = replace(self._settings, shares=kept or None)
+        named = {name: share for name, share in shares.items() if name in schema.table_names}
+        settings = replace(self._settings, shares=named or None)
         read = self._readings.of("weights").values()
         quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
-        reserves = reserves_of(settings, self.due(window, schema, encoder.shapes))
-        levels, part = settings.levels, parts_of(settings, reserves)[level]
+        reserves, apart = self._kept_back(window, schema, encoder.shapes, level)
+        levels, kept = settings.levels, {**reserves, **apart}
+        part = parts_of(settings, kept)[level]
         if above is not None:
-            part = 1 - above / (1 - sum(reserves.values()))
+            part = 1 - above / (1 - sum(kept.values()))
         return Birth(
             settings,
             encoder.shapes,
             schema.cardinality,
             self._secret,
-            reserves=reserves if level == 0 else reserves_of(settings),
+            reserves=reserves,
+            apart=apart,
             weights=weights_of(settings, sizes_of(settings, encoder.shapes), quantiles),
             k=self._hidden,
             prior=encoder.prior,
             part=part,
             span=1 if levels is None else levels.span(level),
         )
+
+    def _kept_back(
+        self, window: int, schema: Schema, shapes: Sequence[TableShape], level: int
+    ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+        """What a window keeps back, and what the tables of chosen groups have of that.
+
+        A node keeps nothing back itself, but reckons with the most that any of its windows does;
+        there chosen groups are tables like all others, so that it always costs the same.
+        """
+        if level:
+            return dict(reserves_of(self._settings)), {}
+        reserves = dict(reserves_of(self._settings, self.due(window, schema, shapes)))
+        apart = self._apart(schema)
+        if "selection" in reserves:
+            kept = reserves["selection"] - sum(apart.values())
+            reserves["selection"] = kept if self.selects(window) else Fraction(0)
+        return reserves, apart
+
+    def _apart(self, schema: Schema) -> dict[str, Fraction]:
+        """Tables of chosen groups share a part of what is kept back for selection."""
+        share = self._settings.reserves["selection"]
+        chosen = [name for name in map(",".join, schema.groups) if name in self.chosen]
+        if not share or not chosen or not self._settings.private:
+            return {}
+        pool = share * Fraction(repr(self._settings.selection_tables))
+        return dict.fromkeys(chosen, pool / len(chosen))
+
+    @property
+    def chosen(self) -> dict[str, list[int]]:
+        """The groups that were chosen and are not dropped, with the windows they go with."""
+        found: dict[str, list[int]] = {}
+        for window, values in self._readings.of("selection").items():
+            for name, told in values.items():
+                if name and not told:
+                    found.setdefault(name, []).append(window)
+        return found
+
+    @property
+    def dropped(self) -> dict[str, list[float]]:
+        """The groups that were chosen and dropped: gain, its error and windows at that time."""
+        every = self._readings.of("selection").values()
+        there = {name: told for values in every for name, told in values.items() if name and told}
+        return {name: told for name, told in there.items() if name not in self.chosen}
+
+    def selects(self, window: int) -> bool:
+        """Whether groups may be chosen from a window of this number, by when they last were."""
+        every = self._settings.selection_every
+        last = [values[""][0] for values in self._readings.of("selection").values()]
+        return every is None or not last or window - max(last) >= every
 
     def due(self, window: int, schema: Schema, shapes: Sequence[TableShape]) -> list[Purpose]:
         """What is to be read from a window of this number: nothing was, for some windows."""
@@ -84,7 +138,7 @@ class Births:
             "bins": bool(schema.binned),
         }
         every = {"weights": settings.weights_every, "bins": settings.bins_period}
-        last = {of: max(self._readings.of(of), default=None) for of in PURPOSES}
+        last = {of: max(self._readings.of(of), default=None) for of in READ}
         return [
             of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])
         ]

@@ -36,7 +36,8 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         schema, feature = store.schema.less(name), name in store.schema.feature_names
         kept = {PRIOR, *schema.table_names}
         rows = store.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
-        read = store.readings.without(lambda of: of not in (*kept, *schema.binned))
+        dropped = [n for n in store.births.dropped if not feature or name not in n.split(",")]
+        read = store.readings.without(lambda of: of not in (*kept, *schema.binned, *dropped))
 
         def before() -> None:
             store.catalogue.note(schema=schema.to_toml())

@@ -35,6 +35,8 @@ POINTS = (
     "drop.written",
     "read.spent",
     "read.kept",
+    "select.spent",
+    "select.kept",
     "reseed.closed",
     "reseed.written",
     "reseed.ended",

@@ -710,10 +710,8 @@ class Lifecycle:
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
-                if (
-                    self.settings.weights_share
-                ):  # how they shared tells of the window it was read from
-                    self.catalogue.sum_tables(windows)
+                if self.settings.weights_share or self.settings.selection_share:
+                    self.catalogue.sum_tables(windows)  # names and shares tell what was read
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)

@@ -17,6 +17,7 @@ from pyramidion.nodes import Node
 from pyramidion.populating import Window
 from pyramidion.storage.hot import Step
 from pyramidion.superseding import drop_bins, superseded
+from pyramidion.trials import drop_failed, drop_orphans
 
 
 @dataclass
@@ -82,6 +83,8 @@ class Schedule:
                 done.opened.append(store.open(slot, now))
             with suppress(FormatError, StorageError):  # a damaged window can be mended; later, then
                 drop_bins(store, superseded(store), "tables in newer bins have filled", now)
+            if done.sealed:
+                drop_failed(store, now)
         return done
 
     # --- forgetting ----------------------------------------------------------------------------
@@ -143,6 +146,7 @@ class Schedule:
             if numbers:
                 self._store.retire(numbers)
                 drop_bins(self._store, numbers, why, now, damaged=True)
+                drop_orphans(self._store, numbers, now)
         except (FormatError, StorageError) as problem:
             return problem
         return None

@@ -343,10 +343,58 @@ class Settings(Spans):
         metadata=knobs.of_store(
             "share of the budget",
             knobs.reserve,
-            "kept back at a window's birth for private group selection",
+            "kept back at a window's birth for group selection: for choosing, and for the tables "
+            "of chosen groups",
         ),
     )
-
+    selection: Literal["top-k", "center", "leaky-mutual-information"] = field(
+        default="top-k",
+        metadata=knobs.of_store(
+            "choice",
+            knobs.one_of("top-k", "center", "leaky-mutual-information"),
+            "how groups are chosen: top-k is exact, center is the paper's; the third leaks, and "
+            "needs epsilon = inf",
+        ),
+    )
+    selection_groups: int = field(
+        default=10,
+        metadata=knobs.of_store(
+            "groups", knobs.whole(1, 1_000), "how many groups one selection chooses"
+        ),
+    )
+    selection_parts: int = field(
+        default=2,
+        metadata=knobs.of_store(
+            "features",
+            knobs.whole(2, 8),
+            "the most features in a chosen group; larger ones grow from those chosen before",
+        ),
+    )
+    selection_every: int | None = field(
+        default=None,
+        metadata=knobs.of_store(
+            "windows",
+            knobs.optional(knobs.count),
+            "groups are chosen once in so many windows, by themselves; None: when asked to",
+        ),
+    )
+    selection_tables: float = field(
+        default=0.5,
+        metadata=knobs.of_store(
+            "share of selection_share",
+            knobs.number("above 0 and below 1", lambda s: 0 < s < 1),
+            "what the tables of chosen groups share, where there are some; the rest is for "
+            "choosing",
+        ),
+    )
+    trial_windows: int = field(
+        default=3,
+        metadata=knobs.of_store(
+            "windows",
+            knobs.count,
+            "a chosen group that tells no more than its parts in so many windows is dropped",
+        ),
+    )
     rebuild_share: float = field(
         default=0.0,
         metadata=knobs.of_store(
@@ -403,6 +451,11 @@ class Settings(Spans):
             raise SchemaError(
                 "settings 'prior_share', 'weights_share', 'bins_share', 'selection_share' and "
                 "'rebuild_share' sum to 1 or more and leave the tables nothing; lower one of them"
+            )
+        if self.private and self.selection == "leaky-mutual-information":
+            raise SchemaError(
+                "setting 'selection' is 'leaky-mutual-information', which no budget covers; choose "
+                "'top-k' or 'center', or say with epsilon = inf that there is no privacy"
             )
         self._check_windows()
 

@@ -8,6 +8,7 @@ snapshot, featurize     the complete tables, and features from them
 training_set            hot rows as features and labels, none meeting its own label
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
+select_groups, groups   groups worth counting, chosen privately; how they fare
 erase_person            one person's hot rows, at once; and under a grant those in the vault
 status, ledger          what is there, and what it cost
 audit_log               what was done, in entries that cannot be changed afterwards
@@ -57,6 +58,7 @@ from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
 from pyramidion.schedule import Advance, Schedule
 from pyramidion.schema import Schema
+from pyramidion.selecting import Selecting, Selection
 from pyramidion.serving import Serving
 from pyramidion.settings import Settings
 from pyramidion.status import Status, status_of
@@ -67,6 +69,7 @@ from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
+from pyramidion.trials import GroupStatus, groups_of
 from pyramidion.untold import Untold
 from pyramidion.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
 
@@ -97,6 +100,7 @@ class Pyramid:
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
         self._schedule = Schedule(self._lifecycle)
         Reading(self._lifecycle)
+        self._selecting = Selecting(self._lifecycle)
         cores = os.cpu_count() or 1
         self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
@@ -501,6 +505,21 @@ class Pyramid:
         """Count features together, from the next window that is not open yet."""
         self._usable()
         self._threads.move(lambda: add_group(self._lifecycle, group))
+
+    def select_groups(self, *, share: Fraction | int = 1) -> Selection:
+        """Choose groups worth counting from the hot rows, privately; they begin as `add_group`'s.
+
+        It costs every window with hot rows a ``share`` of what it kept back for this at its birth
+        (`selection_share`). Chosen groups are on trial: see `groups`.
+        """
+        self._usable()
+        now = self._now()
+        return self._threads.move(lambda: self._selecting.choose(Fraction(share), now))
+
+    def groups(self) -> list[GroupStatus]:
+        """The groups: by hand, on trial, kept or dropped, what sealed tables say of them, why."""
+        self._usable()
+        return self._threads.move(lambda: groups_of(self._lifecycle))
 
     def withdraw(self, name: str, *, why: str) -> None:
         """Erase a feature or a group now: its tables in every window, its column in hot rows.

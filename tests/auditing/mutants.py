@@ -321,6 +321,54 @@ MUTANTS = (
         "tests/privacy/test_exponential.py::test_draws_fit_the_exact_mass_function",
     ),
     Mutant(
+        "uncharged selection",
+        (
+            Edit(
+                "selecting.py",
+                "        store.ledger.spend(PURPOSE, amount, windows, now, TOLD)\n",
+                "",
+            ),
+        ),
+        "tests/store/test_selection.py::"
+        "test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too",
+    ),
+    Mutant(
+        "selection that one window pays",
+        (
+            Edit(
+                "selecting.py",
+                "store.ledger.spend(PURPOSE, amount, windows, now, TOLD)",
+                "store.ledger.spend(PURPOSE, amount, windows[-1:], now, TOLD)",
+            ),
+        ),
+        "tests/store/test_selection.py::"
+        "test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too",
+    ),
+    Mutant(
+        "halved sensitivity of a selection",
+        (
+            Edit(
+                "privacy/selection.py",
+                "SPREAD_OF_GAIN = 3 * SPREAD_OF_QUALITY",
+                "SPREAD_OF_GAIN = 3 * SPREAD_OF_QUALITY // 2",
+            ),
+        ),
+        "tests/privacy/test_selection.py::"
+        "test_blanking_rows_changes_no_score_by_more_than_is_proved",
+    ),
+    Mutant(
+        "draws of groups twice as sharp",
+        (
+            Edit(
+                "privacy/selection.py",
+                "sensitivity = Fraction(k * spread, 2)",
+                "sensitivity = Fraction(k * spread, 4)",
+            ),
+        ),
+        "tests/privacy/test_selection.py::"
+        "test_draws_fit_the_mass_function_of_the_utilities_over_their_spread",
+    ),
+    Mutant(
         "noise for k rows of a person who has more",
         (
             Edit(

@@ -262,6 +262,25 @@ def test_a_group_is_counted_from_then_on(shell: Shell) -> None:
         assert store.schema.groups == (("a", "c"), ("b", "a"))
 
 
+def test_groups_are_chosen_and_shown(shell: Shell) -> None:
+    schema = Schema(label=SCHEMA.label, features=SCHEMA.features, time="t")
+    shell.create(schema, selection_share=0.2, selection_groups=1)
+    assert shell("group").out == "no features are counted together\n"
+    assert "no hot rows" in shell("select-groups").err
+    with shell.open() as store:
+        store.observe(rows(200, NOW))
+    told = shell("select-groups", "--share", "1/2", "--json").told
+    assert (told["groups"], told["rows"], told["unit"]) == (["a,b"], 200, "rho")
+    done = shell("select-groups", "--share", "1/2")
+    assert "read 200 hot rows of 1 window (1), each of which paid rho" in done.out
+    assert "a,b is counted on trial from the next window" in done.out
+    assert "left for selection" in shell("select-groups", "--share", "1/2").err
+    assert "argument --share" in shell.main(*shell.words("select-groups", "--share", "x")).err
+    (group,) = shell("group", "--json").told["groups"]
+    assert (group["name"], group["state"]) == ("a,b", "trial")
+    assert "no sealed window counts it yet" in shell("group").out
+
+
 def test_a_group_of_unknown_features_is_a_mistake(filled: Shell) -> None:
     done = filled("group", "a", "nowhere")
     assert (done.code, done.out) == (2, "")

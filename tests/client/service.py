@@ -109,7 +109,9 @@ class Service:
             case "GET", ["windows"]:
                 return said({"windows": [asdict(window) for window in store.status().windows]})
             case "GET", ["groups"]:
-                return said({"groups": [list(group) for group in store.schema.groups]})
+                told = [asdict(group) for group in store.groups()]
+                groups = [list(group) for group in store.schema.groups]
+                return said({"groups": groups, "trials": told})
             case "DELETE", ["tables", name]:
                 store.withdraw(name, why=query["why"])
                 return said({"withdrawn": name})

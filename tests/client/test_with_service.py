@@ -11,7 +11,13 @@ import pytest
 
 from pyramidion import Client
 from pyramidion.client.answers import Receipt
-from pyramidion.errors import ForbiddenError, MissingError, ObservationError, UnknownCallerError
+from pyramidion.errors import (
+    ForbiddenError,
+    MissingError,
+    ObservationError,
+    PrivacyError,
+    UnknownCallerError,
+)
 from tests.store.stores import DAY, SCHEMA, rows, tiny
 
 pytest.importorskip("pyramidion.serve.app", reason="this package has no service")
@@ -88,6 +94,9 @@ def test_what_is_there_is_told(client: Client, store: Any, inside: Any) -> None:
     assert len(client.windows("s")) == len(store.status().windows)
     assert len(client.tables("s")) == len(store.status().tables)
     assert client.groups("s") == [("a", "b")]
+    assert [each["state"] for each in client.trials("s")] == ["by hand"]
+    with pytest.raises(PrivacyError, match="kept nothing back"):
+        client.select_groups("s")
     assert client.ledger("s")["windows"]
     assert client.exposure("s", inside.clock.now - DAY, inside.clock.now)
     assert client.audit_log("s")

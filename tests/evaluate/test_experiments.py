@@ -15,7 +15,7 @@ import pytest
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import experiments, stores
 from pyramidion.evaluate.count_models import CountModel, logistic, models
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments import (
     CLICKS,
     EXPERIMENTS,
@@ -24,6 +24,7 @@ from pyramidion.evaluate.experiments import (
     experiment,
     q1,
     q2,
+    q3,
     retraining,
     shares,
     sketches,
@@ -39,6 +40,7 @@ from pyramidion.evaluate.raw_results import RawModel, RawResult
 from pyramidion.evaluate.running import run
 from pyramidion.evaluate.stores import Lesson, Lost, Setup
 from pyramidion.learn.recipes import recipe_of
+from pyramidion.privacy.selection import LEAKY
 from pyramidion.settings import Settings
 from tests.evaluate.made import RUN, Told
 from tests.evaluate.small import open_values, small, unread, without_future
@@ -76,7 +78,7 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise shares sketches bias windows window-noise retraining tuning"
+    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise retraining tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())
 
@@ -117,13 +119,15 @@ def test_other_rows_have_other_keys(asked: Experiment) -> None:
 @each_experiment
 def test_a_quick_run_has_fewer_jobs(asked: Experiment, data: DataSet) -> None:
     quick, full = planned(asked, data, quick=True)[1], planned(asked, data)[1]
-    assert len(quick) < len(full)
+    assert len(quick) < len(full) or asked.name == "recall"
 
 
 @each_experiment
 def test_every_small_data_set_is_concerned_but_for_some_quick_runs(asked: Experiment) -> None:
     slow = {"tuning": {data.name for data in SMALL}, "shares": {"criteo", "clicks"}}
-    for data in SMALL:
+    slow["q3"] = slow["shares"]
+    concerned = [unread(q3.PAIRS, QUICK_CLICKS)] if asked.name == "recall" else SMALL
+    for data in concerned:
         assert planned(asked, data)[1]
         left_out = data.name in slow.get(asked.name, ())
         assert bool(planned(asked, data, quick=True)[1]) != left_out
@@ -185,7 +189,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Asked:
     def lesson(data: DataSet, store: DataSet) -> Lesson:
         rows, none = round(asked.setups[-1].hot * data.past), np.zeros(0)
         X = np.zeros((rows, 0), np.float32)
-        return Lesson(X, np.zeros(rows), none.astype(np.float32), none, 1.0)
+        return Lesson(X, np.zeros(rows), X[:0], none, 1.0)
 
     def lost(data: DataSet, given: Lesson, models: Sequence[CountModel], seed: int) -> list[Lost]:
         asked.lessons.append(len(given.X))
@@ -198,6 +202,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for module in (experiment, q1):
         monkeypatch.setattr(module, "counted", counted)
         monkeypatch.setattr(module, "lesson", lesson)
+    monkeypatch.setattr(experiment, "kept_columns", lambda store: [])
     monkeypatch.setattr(experiment, "lost", lost)
     monkeypatch.setattr(RawModel, "losses", losses)
     return asked
@@ -207,7 +212,7 @@ def all_points(name: str, data: DataSet, quick: bool = False) -> list[Point]:
     return [point for job in planned(EXPERIMENTS[name], data, quick)[1] for point in job.run()]
 
 
-RATIOS = ("q1", "q2", "noise", "shares", "sketches", "windows")
+RATIOS = ("q1", "q2", "noise", "shares", "q3", "sketches", "windows")
 
 
 @quick_or_not
@@ -227,6 +232,7 @@ def test_a_figure_of_ratios_has_one_baseline(
 def test_figures_of_other_things_need_no_baseline() -> None:
     shown = {name: planned(asked, SMALL[0])[0].shows for name, asked in EXPERIMENTS.items()}
     others = {name: shows for name, shows in shown.items() if name not in RATIOS}
+    others.pop("recall")  # of planted pairs alone
     of_values = dict.fromkeys(("bias", "window-noise", "retraining"), "value")
     assert others == of_values | {"tuning": "loss"}
 
@@ -526,6 +532,7 @@ def test_clicks_are_generated_without_a_folder() -> None:
     assert names(None) == ["clicks"]
     assert names(None, quick=False) == ["clicks", "clicks-rare"]
     assert names(None, on=["clicks-rare"]) == ["clicks-rare"]
+    assert names(None, on=[q3.PAIRS]) == [q3.PAIRS]
     assert names(None, on=["movielens"]) == names(None, on=[]) == []
 
 
@@ -540,6 +547,37 @@ def test_clicks_have_the_rates_of_criteo() -> None:
     often, rare = data_sets(None, quick=True, on=["clicks", "clicks-rare"])
     assert often.table(0, 20_000)["click"].to_numpy().mean() == pytest.approx(0.257, abs=0.01)
     assert rare.table(0, 20_000)["click"].to_numpy().mean() == pytest.approx(0.0334, abs=0.005)
+
+
+def test_groups_are_chosen_from_rows_aside_and_share_a_tenth(nothing: Asked) -> None:
+    all_points("q3", SMALL[0])
+    grouped = [setup for setup in nothing.setups if setup.groups]
+    assert {setup.groups for setup in grouped} == {8, 35}
+    assert {setup.aside for setup in nothing.setups} == {0.1}
+    assert {setup.group_share for setup in grouped} == {0.1}
+
+
+@pytest.mark.parametrize("method", ["top-k", LEAKY])
+def test_chosen_groups_are_counted_and_their_tables_have_their_share(method: str) -> None:
+    data = small(4_000)
+    setup = Setup(0.1, epsilon=1.0, aside=0.5, groups=2, selection=method, knobs={"buckets": 64})  # type: ignore[arg-type]
+    with stores.counted(data, setup) as store:
+        assert len(store.schema.groups) == 2
+        lines = store.ledger.report().windows[0].lines
+        paid = {line.purpose: float(line.amount) for line in lines if line.kind == "table"}
+        names = [",".join(group) for group in store.schema.groups]
+        tables = sum(paid.values()) - paid[""]
+        assert sum(paid[name] for name in names) == pytest.approx(0.1 * tables)
+        columns = stores.kept_columns(store)
+        assert set(range(len(data.schema.features))) <= set(columns)
+
+
+def test_planted_pairs_are_recalled_where_the_choice_is_exact() -> None:
+    data = q3.with_planted(quick=True)
+    assert (data.name, kind(data.name)) == ("clicks-pairs", "clicks")
+    job = q3._recall(data, "top-k", 40_000, [math.inf], 1)
+    (point,) = job.run()
+    assert point.value >= 3 / 8
 
 
 def test_movielens_is_found_where_it_is(movielens: Path) -> None:

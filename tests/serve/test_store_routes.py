@@ -35,7 +35,9 @@ def test_windows_tables_groups_and_ledger_are_told(shared: Inside) -> None:
     assert [each["state"] for each in windows] == ["sealed", "populating"]
     tables = caller.get(f"{STREAM}/tables").json()["tables"]
     assert {each["name"] for each in tables} >= {"a", "b", "a,b"}
-    assert caller.get(f"{STREAM}/groups").json() == {"groups": [["a", "b"]]}
+    groups = caller.get(f"{STREAM}/groups").json()
+    assert groups["groups"] == [["a", "b"]]
+    assert [(each["name"], each["state"]) for each in groups["trials"]] == [("a,b", "by hand")]
     assert caller.get(f"{STREAM}/ledger").json() == json.loads(
         json.dumps(store.ledger.report().to_dict())
     )
@@ -47,9 +49,27 @@ def test_a_group_is_added_and_withdrawn(inside: Inside) -> None:
     caller = inside.caller("admin")
     gone = caller.delete(f"{STREAM}/tables/a,b", params={"why": "a test"})
     assert "a,b" not in gone.json()["tables"]
-    assert caller.get(f"{STREAM}/groups").json() == {"groups": []}
+    assert caller.get(f"{STREAM}/groups").json() == {"groups": [], "trials": []}
     back = caller.post(f"{STREAM}/groups", json={"features": ["a", "b"]})
-    assert back.json() == {"groups": [["a", "b"]]}
+    assert back.json()["groups"] == [["a", "b"]]
+
+
+def test_an_admin_has_groups_chosen_and_windows_pay(inside: Inside) -> None:
+    inside.create(schema=SCHEMA.less("a,b"), selection_share=0.2, selection_groups=1)
+    inside.fill()
+    admin, reader = inside.caller("admin"), inside.caller("predict")
+    assert reader.post(f"{STREAM}/groups/select", json={}).status_code == 403
+    for wrong in ({"share": 0}, {"share": "1"}, {"share": True}, {"more": 1}):
+        assert admin.post(f"{STREAM}/groups/select", json=wrong).status_code == 422
+    done = admin.post(f"{STREAM}/groups/select", json={"share": 0.5}).json()
+    assert (done["groups"], done["unit"]) == (["a,b"], "rho")
+    assert done["charged"] > 0
+    (trial,) = reader.get(f"{STREAM}/groups").json()["trials"]
+    assert (trial["name"], trial["state"], trial["gain"]) == ("a,b", "trial", None)
+    admin.post(f"{STREAM}/groups/select", json={"share": 0.5})
+    refused = admin.post(f"{STREAM}/groups/select", json={"share": 0.5})
+    assert refused.status_code == 409
+    assert "left for selection" in refused.json()["error"]["message"]
 
 
 def test_a_withdrawal_needs_a_reason_and_a_table(shared: Inside) -> None:

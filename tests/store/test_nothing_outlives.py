@@ -54,8 +54,10 @@ from pyramidion.privacy import ledger
 from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
+from pyramidion.selecting import Selection
 from pyramidion.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
+from pyramidion.trials import GroupStatus
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
 from pyramidion.vault.verifying import Problem
@@ -66,6 +68,7 @@ PUBLIC = "public: schema, settings, row totals, arrival times, borders, counters
 DRAWN = "drawn: random names and numbers, and keys wrapped by the store key"
 PAID = "P2: noisy since birth, paid by the `table` and `node` lines of its windows"
 HOT = "P1: erased with the hot rows, when their step leaves"
+CHOSEN = "P2: chosen groups, paid by the `spend` lines of all windows that were read"
 SEALED = "of encrypted files: how long they are tells how well rows compress, see docs/vault.md"
 VERB = "gives what is mapped elsewhere, or nothing"
 
@@ -75,7 +78,7 @@ CATALOGUE = {
     "windows": dict.fromkeys(("number", "state", "slot", "start", "stop", "rows"), PUBLIC),
     "arenas": {
         **dict.fromkeys(("id", "kind", "window", "node", "after", "current"), PUBLIC),
-        "tables": "names are public; the noise of each is what its `table` line paid for",
+        "tables": f"{PUBLIC}; or {CHOSEN}; the noise of each is what its `table` line paid for",
         **dict.fromkeys(("key", "file"), DRAWN),
     },
     "nodes": dict.fromkeys(("number", "level", "place", "state"), PUBLIC),
@@ -89,11 +92,18 @@ CATALOGUE = {
         "sealed": HOT,
     },
     "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
-    "ledger": dict.fromkeys(("id", "window", "kind", "purpose", "amount", "at", "why"), PUBLIC),
+    "ledger": {
+        **dict.fromkeys(("id", "window", "kind", "amount", "at", "why"), PUBLIC),
+        "purpose": f"{PUBLIC}; or {CHOSEN}, of tables until their window is forgotten",
+    },
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
-    "readings": {**dict.fromkeys(("window", "purpose"), PUBLIC), "key": DRAWN, "sealed": PAID},
+    "readings": {
+        **dict.fromkeys(("window", "purpose"), PUBLIC),
+        "key": DRAWN,
+        "sealed": PAID,
+    },  # and CHOSEN
     "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
     "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
     "vault_files": {
@@ -104,7 +114,8 @@ CATALOGUE = {
     },
 }
 ABOUT = {
-    **dict.fromkeys(("schema", "settings", "copy"), PUBLIC),
+    **dict.fromkeys(("settings", "copy"), PUBLIC),
+    "schema": f"{PUBLIC}; or {CHOSEN}, until the first of these windows is forgotten",
     "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
@@ -191,6 +202,15 @@ OUTPUTS: dict[type, dict[str, str]] = {
     ),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
+    Selection: {
+        "groups": CHOSEN,
+        **dict.fromkeys(("windows", "rows", "unit", "charged"), PUBLIC),
+    },
+    GroupStatus: {
+        **dict.fromkeys(("name", "features", "state", "why"), f"{PUBLIC}; or {CHOSEN}"),
+        "windows": PUBLIC,
+        **dict.fromkeys(("gain", "error"), PAID),
+    },
     Erasure: dict.fromkeys(("steps", "windows"), PUBLIC),
     Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
     Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
@@ -258,6 +278,7 @@ VERBS: dict[type, dict[str, str]] = {
         "audit_log": "see ENTRIES",
         "note": "see ENTRIES; what a service tells",
         **dict.fromkeys(("reseed", "verify", "mend", "exposure"), VERB),
+        **dict.fromkeys(("select_groups", "groups"), VERB),
         "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
@@ -539,6 +560,7 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
+    known |= {"list[GroupStatus]"}
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):

@@ -1,4 +1,4 @@
-"""Commands on a store as a whole: create, advance, ledger, group, withdraw, backup, restore."""
+"""Commands on a store as a whole: create, advance, ledger, groups, withdraw, backup, restore."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -222,15 +223,33 @@ def ledger(arguments: argparse.Namespace) -> None:
 
 
 def add_tables(commands: Commands[Parser]) -> None:
-    """Add both commands."""
+    """Add the commands."""
     grouping = commands.add_parser(
         "group",
         help="count features together from now on",
-        description="Count features together, from the next window that is not open yet.",
+        description="Count features together, from the next window that is not open yet. Without "
+        "features, show the groups, and what sealed tables say of them.",
     )
-    grouping.add_argument("features", metavar="FEATURE", nargs="+", help="features of the schema")
+    grouping.add_argument("features", metavar="FEATURE", nargs="*", help="features of the schema")
     add_store(grouping)
     grouping.set_defaults(run=group)
+
+    selecting = commands.add_parser(
+        "select-groups",
+        help="choose groups worth counting from the hot rows, privately",
+        description="Choose groups worth counting from the hot rows, privately. Every window whose "
+        "rows are hot pays, from what it kept back for that at its birth (selection_share). Chosen "
+        "groups are counted on trial, from the next window that is not open yet.",
+    )
+    selecting.add_argument(
+        "--share",
+        metavar="PART",
+        type=_part,
+        default=Fraction(1),
+        help="of what was kept back, such as 1/2 (default: all of it)",
+    )
+    add_store(selecting)
+    selecting.set_defaults(run=select_groups)
 
     withdrawing = commands.add_parser(
         "withdraw",
@@ -246,8 +265,52 @@ def add_tables(commands: Commands[Parser]) -> None:
     withdrawing.set_defaults(run=withdraw)
 
 
+def _part(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise argparse.ArgumentTypeError("write a number or a fraction, such as 1/2") from None
+
+
+def select_groups(arguments: argparse.Namespace) -> None:
+    """Choose groups."""
+    with opened(arguments) as pyramid:
+        done = pyramid.select_groups(share=arguments.share)
+    if arguments.json:
+        print(json.dumps(asdict(done) | {"charged": float(done.charged)}))
+        return
+    paid = (
+        "" if done.unit == "none" else f", each of which paid {done.unit} {float(done.charged):g}"
+    )
+    windows = f"{several(len(done.windows), 'window')} ({', '.join(map(str, done.windows))})"
+    print(f"read {several(done.rows, 'hot row')} of {windows}{paid}")
+    if not done.groups:
+        print("no group tells more than its parts")
+    for name in done.groups:
+        print(f"{name} is counted on trial from the next window that is not open yet")
+
+
+def _show_groups(arguments: argparse.Namespace) -> None:
+    """Show the groups; looking makes nothing due."""
+    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+        groups = pyramid.groups()
+    if arguments.json:
+        print(json.dumps({"groups": [asdict(group) for group in groups]}))
+    elif not groups:
+        print("no features are counted together")
+    else:
+        told = [
+            [g.name, g.state, g.windows, "" if g.gain is None else f"{g.gain:.3g}", g.why]
+            for g in groups
+        ]
+        print(table(["group", "state", "windows", "gain", "why"], told))
+
+
 def group(arguments: argparse.Namespace) -> None:
-    """Count features together."""
+    """Count features together, or show what is."""
+    if not arguments.features:
+        _show_groups(arguments)
+        return
     with opened(arguments) as pyramid:
         pyramid.add_group(arguments.features)
         tables = pyramid.schema.table_names

@@ -259,6 +259,16 @@ class Client:
 
     # --- what an admin does -----------------------------------------------------------------------
 
+    def trials(self, stream: str) -> list[Told]:
+        """All groups: by hand, on trial, kept or dropped, what sealed tables say, and why."""
+        found: list[Told] = _of(self._told("GET", stream, "groups"), "trials")
+        return found
+
+    def select_groups(self, stream: str, *, share: float = 1) -> Told:
+        """Choose groups worth counting from the hot rows, privately; windows pay for it."""
+        body = json_of({"share": share})
+        return self._told("POST", stream, "groups", "select", body=body, twice=False)
+
     def add_group(self, stream: str, group: Iterable[str]) -> list[tuple[str, ...]]:
         """Count features together, from the next window that is not open yet."""
         body = json_of({"features": list(group)})

@@ -1,10 +1,11 @@
-"""Weights from rows that are set aside for them: one window does what a store does over many.
+"""Weights and groups from rows set aside for them: one window does what a store does over many.
 
 A store reads weights from one window of twelve, which pays for it from its own budget, and
 shares the budget of later windows by them. To show that with a past of one window, its oldest
 rows are a window of their own: they pay all of their budget for the weights and are not
 counted. The rest pays for its counts alone. No row is in both, so every row has the whole
-promise, as in the paper (appendix, "Private Weighted Noise Infusion").
+promise, as in the paper (appendix, "Private Weighted Noise Infusion"). Groups are chosen from
+such rows by the same rule.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from pyramidion.counts.selection import Coded
 from pyramidion.errors import PrivacyError
 from pyramidion.observations import Door
 from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.selection import Method, Wanted, select
 from pyramidion.privacy.weights import read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
@@ -36,3 +39,19 @@ def private_shares(
     quantiles = read(rows, settings, shapes=shapes, budget=budget, unit=unit, k=settings.k)
     weights = weights_of(settings, sizes_of(settings, shapes), quantiles)
     return {table: float(weight) for table, weight in weights.items()}
+
+
+def coded_rows(batches: Iterable[pa.RecordBatch], schema: Schema, settings: Settings) -> Coded:
+    """Rows as groups are chosen from."""
+    door = Door(schema, settings, secrets.token_bytes(32))
+    return Coded.of(map(door.observations, batches), schema.cardinality)
+
+
+def chosen_groups(
+    coded: Coded, schema: Schema, settings: Settings, *, number: int, method: Method
+) -> list[tuple[str, ...]]:
+    """Groups by a method, chosen with all of these rows' budget; exactly where epsilon is inf."""
+    unit, budget = budget_of(settings)
+    wanted = Wanted(number=number)
+    found = select(coded, wanted, method=method, budget=budget, unit=unit, k=settings.k)
+    return [tuple(schema.feature_names[feature] for feature in group) for group in found]

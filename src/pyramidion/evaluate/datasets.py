@@ -62,12 +62,12 @@ class DataSet:
 
 
 def kind(name: str) -> str:
-    """The data set that one is like: rare clicks are clicks.
+    """The data set that one is like: rare clicks are clicks, and those with planted pairs.
 
-    >>> kind("clicks-rare"), kind("criteo")
-    ('clicks', 'criteo')
+    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("criteo")
+    ('clicks', 'clicks', 'criteo')
     """
-    return name.removesuffix("-rare")
+    return name.removesuffix("-rare").removesuffix("-pairs")
 
 
 def of_table(name: str, title: str, schema: Schema, table: pa.Table, fingerprint: str) -> DataSet:

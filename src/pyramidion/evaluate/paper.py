@@ -10,6 +10,8 @@ On the x axis is the hot window in per cent of the past (q1) or ε (q2).
 
 from __future__ import annotations
 
+import math
+
 from pyramidion.evaluate.points import Reference
 
 TREES = "counts: boosted trees"
@@ -20,6 +22,7 @@ EQUAL_SHARES = f"{TREES}, equal shares"
 PAPERS = "Laplace, {}, ratio"  # its noise and estimate, by shares
 
 Q1, Q2 = "section 'Training Set Reduction (Q1)'", "section 'Past-Data Protection Evaluation (Q2)'"
+Q3 = "section 'Count Selection Evaluation (Q3)'"
 WEIGHTS = "appendix 'Private Weighted Noise Infusion'"
 
 BASELINES = {"movielens": 0.537, "criteo": 0.467, "criteo-full": 0.136}
@@ -35,6 +38,10 @@ FINDINGS = {
     "Criteo-Kaggle's neural network gains 0.5 % by them.",
     "shares": "Weights that are read privately, with the budget of a window of their own, gain "
     "what weights read without noise do: 10 % on MovieLens at ε = 1, about 0.5 % on Criteo-Kaggle.",
+    "q3": "35 groups by mutual information, on 10 % of the budget, bring MovieLens' boosted trees "
+    "1 % closer to the baseline, with and without noise (ε = 1); logistic regression gains nothing "
+    "under noise, and Criteo little at all. They were chosen without privacy.",
+    "recall": "Private selection is proposed, by sample-and-aggregate, and not measured.",
     "sketches": "With noise, the median of a sketch's rows is about 0.5 % better than their "
     "minimum, which picks the most negative noise. With weights that gain shows at small ε only.",
     "bias": "The minimum of noisy rows is biased downwards, their median is not.",
@@ -104,6 +111,14 @@ REFERENCES: dict[tuple[str, str], tuple[Reference, ...]] = {
         _paper(f"{TREES}, {PAPERS.format('equal')}", 1, 1.15, f"{Q2}: without weights"),
         _paper(f"{TREES}, {PAPERS.format('proportional')}", 1, 1.05, f"{WEIGHTS}: within 5 %"),
         _paper(f"{TREES}, {PAPERS.format('proportional')}", 0.33, 1.05, f"{WEIGHTS}: close to 5 %"),
+    ),
+    ("q3", "movielens"): (
+        _paper(
+            f"{TREES}, 35 groups by mutual information, which leaks",
+            math.inf,
+            1.03,
+            f"{Q3}: within 3 %, without groups 4 %",
+        ),
     ),
     ("q2", "criteo"): _KAGGLE_Q2,
     ("q2", "clicks"): (*_KAGGLE_Q2, _target(NET, 1, 1.01), _target(NET, 0.2, 1.03)),

@@ -32,10 +32,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.evaluate.aside import private_shares
+from pyramidion.counts.trials import SURE
+from pyramidion.evaluate.aside import chosen_groups, coded_rows, private_shares
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
+from pyramidion.privacy.selection import LEAKY, Method
 from pyramidion.schema import Categorical, Schema
 from pyramidion.settings import Settings
 from pyramidion.system import Pyramid
@@ -70,6 +72,14 @@ class Setup:
     """How tables share the budget; the last three by weights that are read from rows aside."""
     aside: float = 0.0
     """The share of the past, its oldest rows, that is not counted."""
+    groups: int = 0
+    """How many groups are chosen from the rows aside and counted, too."""
+    selection: Method = "top-k"
+    """How they are chosen; by a method that leaks, without regard to ε."""
+    group_share: float = 0.1
+    """What their tables have of the budget together."""
+    judged: bool = False
+    """Whether models are given those alone whose sealed tables tell more than their parts."""
     open: bool = False
     """Whether features of declared values are counted in sketches, too."""
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -106,10 +116,13 @@ class Setup:
         return self.shares not in ("equal", "by hand")
 
     def told(self) -> dict[str, Any]:
-        """All of it as JSON has it; rows aside where there are some."""
-        plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f != "aside"}
+        """All of it as JSON has it; rows aside and groups where there are some."""
+        rarely = ("aside", "groups", "selection", "group_share", "judged")
+        plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f not in rarely}
         aside = {"aside": self.aside} if self.aside else {}
-        return plain | {"epsilon": str(self.epsilon)} | aside
+        grouped = {f: getattr(self, f) for f in rarely[1:4]} if self.groups else {}
+        grouped |= {"judged": True} if self.judged else {}
+        return plain | {"epsilon": str(self.epsilon)} | aside | grouped
 
     def but(self, **changed: Any) -> Setup:
         """The same with some things changed."""
@@ -155,6 +168,8 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
     if setup.by_weights:
         found = private_shares(data.read(0, first), schema, settings)
         settings = replace(settings, shares=found)
+    if setup.groups:
+        schema, settings = grouped(data, setup, schema, settings, first)
     with tempfile.TemporaryDirectory(prefix="pyramidion-evaluate-") as place:
         clock = Clock(_time(next(data.read(first, first + 1)), 0))
         keys = f"file:{place}/key"
@@ -164,6 +179,23 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
                 p.observe(batch)
             p.advance()
             yield p
+
+
+def grouped(
+    data: DataSet, setup: Setup, schema: Schema, settings: Settings, first: int
+) -> tuple[Schema, Settings]:
+    """A schema with groups chosen from the rows aside, and settings with their tables' shares."""
+    leaks = setup.selection == LEAKY
+    paying = replace(settings, epsilon=math.inf) if leaks else settings
+    asked: dict[str, Any] = {"number": setup.groups, "method": setup.selection}
+    coded = coded_rows(data.read(0, first), schema, paying)
+    for group in chosen_groups(coded, schema, paying, **asked):
+        schema = schema.plus(group)
+    names = [",".join(group) for group in schema.groups]
+    usual = sum(settings.share(name) for name in schema.feature_names)
+    each = setup.group_share / (1 - setup.group_share) * usual / max(len(names), 1)
+    shares = {name: settings.share(name) for name in schema.feature_names}
+    return schema, replace(settings, shares=shares | dict.fromkeys(names, each))
 
 
 def pieces(data: DataSet, first: int, settings: Settings) -> Iterator[pa.RecordBatch]:
@@ -207,6 +239,10 @@ class Lesson:
     seconds: float
     """To make the training set."""
 
+    def only(self, columns: Sequence[int]) -> Lesson:
+        """The same with some of the columns."""
+        return replace(self, X=self.X[:, columns], future=self.future[:, columns])
+
     def newest(self, rows: int) -> Lesson:
         """The same with the newest hot rows alone."""
         first = len(self.X) - rows
@@ -221,6 +257,17 @@ def lesson(data: DataSet, store: Pyramid) -> Lesson:
     seconds = time.perf_counter() - began
     future = features(store.snapshot(), data, tested(data))
     return Lesson(X, y, future, labels(data, tested(data)), seconds)
+
+
+def kept_columns(store: Pyramid) -> list[int]:
+    """The columns of features, and of groups whose sealed tables tell more than their parts."""
+    poor = [
+        f"|{'*'.join(group.features)})"
+        for group in store.groups()
+        if group.gain is None or group.error is None or group.gain <= SURE * group.error
+    ]
+    names = store.snapshot().names
+    return [i for i, name in enumerate(names) if not any(part in name for part in poor)]
 
 
 def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float32]:

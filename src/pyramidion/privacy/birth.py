@@ -36,12 +36,15 @@ def shares_of(
     names: Sequence[str],
     reserves: Mapping[str, Fraction],
     weights: Mapping[str, Fraction] | None = None,
+    apart: Mapping[str, Fraction] | None = None,
 ) -> list[Fraction]:
     """Share of the budget of the prior and of each table.
 
-    The prior has `prior_share`, the tables divide what that and the reserves leave, by hand or
-    by their ``weights``: these shares and the reserves sum to exactly one.
+    The prior has `prior_share`, tables that are ``apart`` have what is said there, the others
+    divide what that and the reserves leave, by hand or by their ``weights``: these shares and the
+    reserves sum to exactly one.
     """
+    own = apart or {}
     bare_names = [bare(name) for name in names]
     unknown = sorted(set(dict(settings.shares or ())) - set(bare_names))
     if unknown:
@@ -50,12 +53,13 @@ def shares_of(
             f"its tables are {', '.join(map(repr, bare_names))}"
         )
     if settings.shares is None and weights is not None:
-        relative = [Fraction(weights[name]) for name in bare_names]
+        relative = {name: Fraction(weights[name]) for name in bare_names}
     else:
-        relative = [Fraction(settings.share(name)) for name in bare_names]
+        relative = {name: Fraction(settings.share(name)) for name in bare_names}
     prior = Fraction(repr(settings.prior_share))  # the decimal, as in the reserves
-    rest = (1 - prior - sum(reserves.values())) / sum(relative)
-    return [prior, *(share * rest for share in relative)]
+    dividing = sum(share for name, share in relative.items() if name not in own)
+    rest = (1 - prior - sum(reserves.values()) - sum(own.values())) / dividing
+    return [prior, *(own.get(name, relative[name] * rest) for name in bare_names)]
 
 
 def reserves_of(settings: Settings, due: Collection[str] = ("weights", "bins")) -> Reserves:
@@ -97,9 +101,10 @@ class Birth:
     """Everything a new window needs.
 
     ``reserves`` are the shares of the budget that it keeps back, ``weights`` how its tables
-    divide the rest (None: equally, or by hand), ``k`` how many observations its noise hides,
-    ``prior`` what the table of label totals is called. In a tree the tables have ``part`` of
-    what the reserves leave, and a node takes the rows of as many windows as its ``span`` says.
+    divide the rest (None: equally, or by hand), ``apart`` the shares of tables that have one of
+    their own, ``k`` how many observations its noise hides, ``prior`` what the table of label
+    totals is called. In a tree the others have ``part`` of what is left, and a node takes the rows
+    of as many windows as its ``span`` says.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class Birth:
         *,
         reserves: Mapping[str, Fraction] | None = None,
         weights: Mapping[str, Fraction] | None = None,
+        apart: Mapping[str, Fraction] | None = None,
         k: int | None = None,
         prior: str = PRIOR,
         part: Fraction = Fraction(1),
@@ -121,6 +127,7 @@ class Birth:
         self._most = settings.max_rows_per_window * span
         self.reserves = {name: share for name, share in (reserves or {}).items() if share}
         self._weights = weights
+        self._apart = dict(apart or {})
         self._k = settings.k if k is None else k
         self._labels = labels
         self._secret = secret
@@ -141,8 +148,11 @@ class Birth:
     def shares(self) -> dict[str, Fraction]:
         """Share of the budget of each table, the prior's first."""
         names = [name for name, *_ in self._sizes]
-        shares = shares_of(self.settings, names[1:], self.reserves, self._weights)
-        return dict(zip(names, (share * self._part for share in shares), strict=True))
+        shares = shares_of(self.settings, names[1:], self.reserves, self._weights, self._apart)
+        return {
+            name: share if bare(name) in self._apart else share * self._part
+            for name, share in zip(names, shares, strict=True)
+        }
 
     @cached_property
     def noises(self) -> tuple[Noise | None, ...]:

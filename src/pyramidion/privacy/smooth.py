@@ -49,7 +49,7 @@ def smooth_quantile(
     each = float(epsilon) / k
     sensitivity = smooth_sensitivity(ordered, m=m, beta=each / 2, bounds=bounds)
     quantile = int(ordered[m - 1]) if m else least
-    noisy = quantile + 2 * sensitivity / each * _cauchy(randomness)
+    noisy = quantile + 2 * sensitivity / each * cauchy(randomness)
     return float(min(max(noisy, least), most))
 
 
@@ -91,7 +91,7 @@ def _right(ordered: NDArray[np.int64], m: int, most: int) -> Indexed:
     return np.append(values, most).astype(np.int64), np.append(places, len(ordered) + 1)
 
 
-def _cauchy(randomness: Randomness) -> float:
+def cauchy(randomness: Randomness) -> float:
     """One draw of the standard Cauchy distribution, in doubles."""
     with randomness.words(chunk=1) as words:
         return math.tan(math.pi * (((words.take() >> 11) + 0.5) / 2**53 - 0.5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from fractions import Fraction
 
 from starlette.responses import Response, StreamingResponse
 
@@ -127,8 +128,14 @@ async def withdraw(call: Call) -> Response:
 
 @routes.add("GET", "/streams/{stream}/groups", gives=json_of(named("Groups")))
 async def groups(call: Call) -> Response:
-    """The groups of features that are counted together."""
-    return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
+    """The groups of features that are counted together, and how those on trial fare."""
+    return answer(await apart(lambda: _groups(call)))
+
+
+def _groups(call: Call) -> dict[str, object]:
+    pyramid = call.pyramid
+    told = [asdict(group) for group in pyramid.groups()]
+    return {"groups": [list(group) for group in pyramid.schema.groups], "trials": told}
 
 
 @routes.add(
@@ -145,7 +152,25 @@ async def add_group(call: Call) -> Response:
     if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
         raise FormatError("features must be a list of names; send at least two")
     await apart(lambda: call.pyramid.add_group(asked))
-    return answer({"groups": [list(group) for group in call.pyramid.schema.groups]})
+    return answer(await apart(lambda: _groups(call)))
+
+
+@routes.add(
+    "POST",
+    "/streams/{stream}/groups/select",
+    "admin",
+    takes=json_of(named("NewSelection")),
+    gives=json_of(named("Selection")),
+)
+async def select_groups(call: Call) -> Response:
+    """Choose groups worth counting from the hot rows, privately; windows pay for it."""
+    body = await body_of(call.request, call.service.limits)
+    share = object_from(body, kind_of(call.request), ("share",)).get("share", 1)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise FormatError("share must be a number above 0 and at most 1; send it, or {} for 1")
+    part = Fraction(repr(share))
+    done = await apart(lambda: call.pyramid.select_groups(share=part))
+    return answer(asdict(done) | {"charged": float(done.charged)})
 
 
 @routes.add(

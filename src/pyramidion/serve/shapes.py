@@ -235,7 +235,26 @@ NAMED: dict[str, Shape] = {
             "predictions": listed(VALUE),
         },
     },
-    "Groups": whole(groups=listed(NAMES)),
+    "Groups": whole(groups=listed(NAMES), trials=listed(named("Group"))),
+    "Group": whole(
+        name=TEXT,
+        features=NAMES,
+        state={"enum": ["by hand", "trial", "kept", "dropped"]},
+        windows=WHOLE,
+        gain=SOME,
+        error=SOME,
+        why=TEXT,
+    ),
+    "NewSelection": closed(
+        (),
+        share={
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 1,
+            "description": "of what windows kept back for it; left out: all",
+        },
+    ),
+    "Selection": whole(groups=NAMES, windows=listed(WHOLE), rows=WHOLE, unit=TEXT, charged=NUMBER),
     "NewGroup": closed(("features",), features=listed(TEXT, minItems=2)),
     "Why": closed(("why",), why=TEXT | {"minLength": 1}),
     "NewRequest": closed(

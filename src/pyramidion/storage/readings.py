@@ -1,4 +1,4 @@
-"""What was read from windows privately and paid for: quantiles for weights, and bin edges.
+"""What was read from windows privately and paid for: quantiles, bin edges, chosen groups.
 
 They promise what tables do (P2) and go with the window they were read from. So each stands in
 the catalogue sealed under a key of its own, which dies with that window.
@@ -16,11 +16,11 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
 
-Purpose = Literal["weights", "bins"]
+Purpose = Literal["weights", "bins", "selection"]
 Values = Mapping[str, list[float]]
-"""By table, its quantile; by column, its edges."""
+"""By table, its quantile; by column, its edges; by group, what became of it."""
 
-PURPOSES: tuple[Purpose, ...] = ("weights", "bins")
+PURPOSES: tuple[Purpose, ...] = ("weights", "bins", "selection")
 GRAIN = 256  # bytes that what is sealed is filled up to
 
 
@@ -73,6 +73,23 @@ class Readings:
         """Keep what was read; within a transaction, and `learned` after it."""
         reading = Reading(window, purpose, DataKey.new("reading"), values)
         self._insert(reading)
+        return reading
+
+    def put(self, window: int, purpose: Purpose, values: Values) -> Reading:
+        """Keep this beside or in place of what is kept already; otherwise as `add`.
+
+        Nothing is forgotten by it, so the key stays.
+        """
+        before = self._kept.get((window, purpose))
+        if before is None:
+            return self.add(window, purpose, values)
+        reading = replace(before, values={**before.values, **values})
+        self._catalogue.run(
+            "UPDATE readings SET sealed = ? WHERE window = ? AND purpose = ?",
+            reading.sealed(),
+            window,
+            purpose,
+        )
         return reading
 
     def _insert(self, reading: Reading) -> None:

@@ -12,6 +12,7 @@ from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import Experiment
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
+from pyramidion.evaluate.experiments.q3 import PAIRS, Q3, RECALL, with_planted
 from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
@@ -20,7 +21,10 @@ from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
-    for found in (Q1, Q2, NOISE, SHARING, SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING, TUNING)
+    for found in (
+        *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
+        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING, TUNING),
+    )
 }
 """In the order of the report."""
 
@@ -38,13 +42,18 @@ FOUND = {
 
 
 def data_sets(folder: Path | None, *, quick: bool, on: Sequence[str] | None) -> list[DataSet]:
-    """The data sets in a folder, or in the folders of it, and generated clicks."""
+    """The data sets in a folder, or in the folders of it, and generated clicks.
+
+    Clicks with planted pairs, which are for groups, only where they are asked for.
+    """
     found = [] if folder is None else _real(folder, on)
     if folder is not None and not found and on is None:
         raise SchemaError(
             f"{folder} holds no data set; give a folder with ratings.dat or ratings.csv "
             f"(MovieLens), train.txt or train.parquet (Criteo), or one of such folders"
         )
+    if on is not None and PAIRS in on:
+        found.append(with_planted(quick))
     rows = QUICK_CLICKS if quick else CLICKS
     return found + [
         replace(clicks.generate(rows, rate=rate), name=name)

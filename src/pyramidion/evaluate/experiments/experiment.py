@@ -10,7 +10,15 @@ from pyramidion.evaluate.count_models import CountModel
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_models import BASELINE, RawModel, best_model
-from pyramidion.evaluate.stores import Lesson, Setup, counted, lesson, lost, tested
+from pyramidion.evaluate.stores import (
+    Lesson,
+    Setup,
+    counted,
+    kept_columns,
+    lesson,
+    lost,
+    tested,
+)
 
 LARGE = 5_000_000
 """Rows from which a store is filled once for several hot windows: it takes minutes."""
@@ -80,6 +88,8 @@ def store(
     def run() -> list[Point]:
         with counted(data, setup) as filled:
             given = lesson(data, filled)
+            if setup.judged:
+                given = given.only(kept_columns(filled))
         return points(data, given, models, x, seed=seed, variant=variant)
 
     return Job(figure, data.fingerprint, about, run, cost=5 + data.past / 100_000)

@@ -1,0 +1,238 @@
+"""Which groups are worth counting: scores of features that are counted together.
+
+With e_y the unit vector of a row's label, π a prior that is known already, and the rows of a
+key, one value of a group,
+
+    A = Σ (e_y - π),    B = Σ ‖e_y - π‖²,    Q = ½ Σ over keys of (‖A‖² - B) / n_key.
+
+‖A‖² - B is the sum of ⟨e_y - π, e_y′ - π⟩ over pairs of *different* rows: how much labels of
+one key agree. A key that occurs once scores 0, whatever its label. (Plug-in mutual information
+gives such keys the whole entropy of the label, so ⟨user, item⟩ always wins.) Of two classes, Q
+is Σ ((Σ(y - π))² - Σ(y - π)²) / n_key.
+
+A group is as good as its *gain*: Q less the Q of both parts it was made of. What two features
+say each by itself is no gain: a model has that from their own tables. (Over the better part
+alone, pairs of two strong features gain most, whether they interact or not.)
+
+docs/privacy.md proves how little one row changes both. For that to hold for what is
+computed, too, Q is a sum of whole numbers: each key's term is rounded down to 1/UNIT.
+
+All of it is as raw as the rows (P1): made in memory, read once, dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.counts.selection_kernels import (
+    MOST_ROWS,
+    UNIT,
+    WEIGHT,
+    join_codes,
+    score_pairs,
+)
+from pyramidion.errors import StateError
+from pyramidion.observations import Observations
+
+Codes = NDArray[np.uint32]
+Group = tuple[int, ...]
+"""Places of features, in order."""
+Pair = tuple[Group, Group]
+"""What a group is made of: one that is there, and what is added to it."""
+
+MOST_CODES = 1 << 26
+"""Codes of all features together, 0.8 GB with their keys: of 507 features 132,000 rows are read."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of some groups: Q and gain in units of 1/UNIT; and n times the mutual information that
+    they have beyond the better part, as the paper has it."""
+
+    quality: NDArray[np.int64]
+    gain: NDArray[np.int64]
+    information: NDArray[np.float64]
+
+
+class Coded:
+    """Rows as codes of their features, and their labels; blanked rows are left out.
+
+    ``prior`` has each label's probability in units of 1/WEIGHT, from what is private already.
+    """
+
+    def __init__(
+        self,
+        codes: Codes,
+        labels: NDArray[np.int64],
+        prior: NDArray[np.int64],
+        places: NDArray[np.int64] | None = None,
+        came: int | None = None,
+    ) -> None:
+        if len(labels) > MOST_ROWS:
+            raise StateError(f"groups are scored on at most {MOST_ROWS:,} rows; give fewer")
+        self.codes = codes
+        self.labels = np.ascontiguousarray(labels, dtype=np.int64)
+        self.prior = prior
+        self.came = len(labels) if came is None else came
+        """Rows that came, blanked ones too: public."""
+        self._places = np.arange(len(labels)) if places is None else places
+        self._joined: dict[Group, Codes] = {(f,): codes[f] for f in range(len(codes))}
+        self._scores: dict[Group, tuple[int, float]] = {}
+        self._last: tuple[list[Pair], Scores] | None = None
+        self._under: dict[bytes, Coded] = {}
+
+    @classmethod
+    def of(cls, batches: Iterable[Observations], classes: int) -> Coded:
+        """The newest rows of some batches, as many as fit: how many is public. Even prior."""
+        keys: deque[NDArray[np.uint64]] = deque()
+        labels: deque[NDArray[np.int64]] = deque()
+        held, most = 0, MOST_ROWS
+        for batch in batches:
+            features = len(batch.encoder.schema.features)
+            keys.append(np.stack([batch.keys(f, 0, len(batch)) for f in range(features)]))
+            blank = np.broadcast_to(batch.weights == 0, len(batch))
+            labels.append(np.where(blank, -1, batch.labels))
+            held, most = held + len(batch), min(MOST_ROWS, MOST_CODES // features)
+            while held - len(labels[0]) >= most:  # newer ones are enough
+                held -= len(labels.popleft())
+                keys.popleft()
+        whole = whole_prior(np.ones(classes))
+        if not keys:
+            return cls(np.zeros((0, 0), np.uint32), np.zeros(0, np.int64), whole)
+        label = np.concatenate(labels)[-most:]
+        kept = np.flatnonzero(label >= 0)
+        codes = np.empty((len(keys[0]), len(kept)), dtype=np.uint32)
+        for f in range(len(codes)):
+            column = np.concatenate([rows[f] for rows in keys])[-most:]
+            codes[f] = np.unique(column[kept], return_inverse=True)[1]
+        return cls(codes, label[kept], whole, kept, len(label))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def features(self) -> int:
+        """How many features there are."""
+        return len(self.codes)
+
+    def under(self, prior: Sequence[float] | NDArray[np.float64]) -> Coded:
+        """The same rows under another prior; once for each, with what it knows."""
+        whole = whole_prior(prior)
+        known = self._under.get(whole.tobytes())
+        if known is None:
+            known = Coded(self.codes, self.labels, whole, self._places, self.came)
+            self._under[whole.tobytes()] = known
+        return known
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """How many rows have each label."""
+        return np.bincount(self.labels, minlength=len(self.prior)).astype(np.int64)
+
+    def blocks(self, number: int) -> list[Coded]:
+        """The rows in so many blocks, by the places they came at: blanking moves no other row."""
+        block = self._places * number // max(self.came, 1)
+        return [
+            Coded(self.codes[:, block == b], self.labels[block == b], self.prior)
+            for b in range(number)
+        ]
+
+    def alone(self, features: Iterable[int]) -> NDArray[np.int64]:
+        """Q of single features."""
+        return np.array([self._of((f,))[0] for f in features], dtype=np.int64)
+
+    def scores(self, pairs: Sequence[Pair]) -> Scores:
+        """Of groups, each given as the two parts it is made of; those asked last are kept."""
+        if self._last is None or self._last[0] != list(pairs):
+            self._last = list(pairs), self._scored(pairs)
+        return self._last[1]
+
+    def _scored(self, pairs: Sequence[Pair]) -> Scores:
+        parts = sorted({part for pair in pairs for part in pair})
+        place = {part: number for number, part in enumerate(parts)}
+        codes = [self._codes(part) for part in parts]
+        stacked = self.codes if self._all(parts) else np.stack(codes) if codes else self.codes[:0]
+        ones = np.array([place[one] for one, _ in pairs], dtype=np.int64)
+        others = np.array([place[other] for _, other in pairs], dtype=np.int64)
+        quality, information = self._score(stacked, ones, others)
+        known = [self._of(part) for part in parts]
+        parts_q = np.array([q for q, _ in known], dtype=np.int64)
+        parts_i = np.array([i for _, i in known])
+        if not pairs:
+            return Scores(quality, quality, information)
+        return Scores(
+            quality,
+            quality - parts_q[ones] - parts_q[others],
+            information - np.maximum(parts_i[ones], parts_i[others]),
+        )
+
+    def _all(self, parts: list[Group]) -> bool:
+        """Whether these are all features, in order: no copy is needed then."""
+        return parts == [(f,) for f in range(self.features)]
+
+    def _codes(self, group: Group) -> Codes:
+        if group not in self._joined:
+            joined = np.empty(len(self), dtype=np.uint32)
+            join_codes(self._codes(group[:-1]), self.codes[group[-1]], joined)
+            self._joined[group] = joined
+        return self._joined[group]
+
+    def _of(self, group: Group) -> tuple[int, float]:
+        """Q and information of one group, alone."""
+        if group not in self._scores:
+            codes = self._codes(group)[None]
+            zero = np.zeros(1, dtype=np.int64)
+            quality, information = self._score(codes, zero, zero)
+            self._scores[group] = int(quality[0]), float(information[0])
+        return self._scores[group]
+
+    def _score(
+        self, codes: Codes, ones: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        scores, told = np.zeros(len(ones), np.int64), np.zeros(len(ones))
+        score_pairs(codes, ones, others, self.labels, len(self.prior), self.prior, scores, told)
+        return scores, told
+
+
+def whole_prior(prior: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """A prior in whole numbers that sum to WEIGHT.
+
+    >>> whole_prior([0.25, 0.75]).tolist()
+    [256, 768]
+    """
+    share = np.maximum(np.asarray(prior, dtype=np.float64), 0.0)
+    ends = np.rint(np.cumsum(share) / max(float(share.sum()), 1e-300) * WEIGHT)
+    return np.diff(ends, prepend=0).astype(np.int64)
+
+
+def pairs_of(features: Sequence[int], excluded: Iterable[frozenset[int]] = ()) -> list[Pair]:
+    """All pairs of features but those that are there already."""
+    there = set(excluded)
+    return [
+        ((one,), (other,))
+        for one, other in combinations(sorted(features), 2)
+        if frozenset((one, other)) not in there
+    ]
+
+
+def grown(
+    groups: Iterable[Group], features: Sequence[int], excluded: Iterable[frozenset[int]] = ()
+) -> list[Pair]:
+    """Groups with one more feature, each set of features once."""
+    there, found = set(excluded), list[Pair]()
+    for group in groups:
+        for feature in sorted(features):
+            whole = frozenset((*group, feature))
+            if len(whole) > len(group) and whole not in there:
+                there.add(whole)
+                found.append((group, (feature,)))
+    return found
+
+
+__all__ = ["MOST_ROWS", "UNIT", "Coded", "Group", "Pair", "Scores", "grown", "pairs_of"]

@@ -1,0 +1,149 @@
+"""Q3: are groups worth counting? Loss with and without groups that were chosen from rows.
+
+Groups are chosen from the oldest rows of the past, which are set aside for that with all of
+their budget and not counted (see `pyramidion.evaluate.aside`). All lines count the same rest.
+The tables of the groups share a tenth of the budget, as in the paper. Generated clicks have
+planted interactions under the name ``clicks-pairs``; ``recall`` shows how many of them each way to
+choose finds, by ε and rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyramidion.evaluate import clicks
+from pyramidion.evaluate.aside import chosen_groups, coded_rows
+from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
+from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.paper import references
+from pyramidion.evaluate.points import Figure, Job, Point
+from pyramidion.evaluate.stores import DELTA, Setup
+from pyramidion.privacy.selection import LEAKY, Method
+from pyramidion.settings import Settings
+
+PAIRS = "clicks-pairs"
+PLANTED = 8
+"""Pairs of columns of generated clicks that have weights of their own."""
+
+ROWS, QUICK_ROWS = 1_000_000, 60_000
+HOT = {"movielens": 0.1}
+"""The share of the past that is hot: columns of groups need more rows than those of features."""
+ASIDE = {PAIRS: 0.4}
+ASIDE_OTHERWISE = 0.1
+NOT_QUICK = ("criteo", "clicks")
+"""Data sets of so many sketches that a quick run leaves them out."""
+EPSILONS = (1.0, math.inf)
+
+LINES: dict[str, dict[str, Any]] = {
+    "no groups": {"groups": 0},
+    "8 groups by top-k": {"groups": 8},
+    "8 groups by top-k, judged": {"groups": 8, "judged": True},
+    "35 groups by top-k": {"groups": 35},
+    "35 groups by mutual information, which leaks": {"groups": 35, "selection": LEAKY},
+}
+QUICK_LINES = ("no groups", "8 groups by top-k, judged")
+
+RECALL_ROWS = (25_000, 100_000, 400_000)
+RECALL_EPSILONS = (0.1, 0.33, 1.0, 3.0, math.inf)
+CENTER_EPSILONS = (1.0, 3.0)
+
+
+def with_planted(quick: bool) -> DataSet:
+    """Generated clicks with planted interactions."""
+    made = clicks.generate(QUICK_ROWS if quick else ROWS, interactions=PLANTED)
+    return replace(made, name=PAIRS, title=f"{made.title}, {PLANTED} planted pairs")
+
+
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """Two models with and without groups, with and without noise."""
+    if data.rows >= LARGE or (quick and data.name in NOT_QUICK):
+        return None
+    aside = ASIDE.get(data.name, ASIDE_OTHERWISE)
+    named = (TREES,) if quick else (LOGISTIC, TREES)
+    chosen = [model for model in models(data) if model.name in named]
+    figure = Figure(
+        name="q3",
+        data=data.name,
+        title=f"Q3: loss with and without chosen groups, {data.title}",
+        x_label="ε",
+        references=references("q3", data.name),
+        text=f"Groups are chosen from the oldest {100 * aside:g} % of the past, with "
+        f"all of these rows' budget; their tables have 10 % of the budget of the rest, which every "
+        f"line counts. Where groups are judged, models see those alone whose sealed tables tell "
+        f"more than their parts, as after a store's trial. Models learn from "
+        f"{100 * _hot(data):g} % of the rest. At ∞ there is no noise.",
+    )
+    lines = {name: LINES[name] for name in (QUICK_LINES if quick else LINES)}
+    jobs = [
+        store("q3", data, setup, chosen, epsilon, seed=seed, variant=name)
+        for epsilon in (EPSILONS[:1] if quick else EPSILONS)
+        for name, changed in lines.items()
+        for setup in [
+            Setup(
+                _hot(data),
+                epsilon=epsilon,
+                aside=aside,
+                knobs=QUICK if quick else {},
+                **changed,
+            )
+        ]
+        for seed in range(seeds if epsilon < math.inf else 1)
+    ]
+    return figure, [baseline(data), *jobs]
+
+
+def _hot(data: DataSet) -> float:
+    return HOT.get(data.name, hot(data))
+
+
+def plan_recall(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+    """The share of planted pairs among as many that were chosen, by ε."""
+    if data.name != PAIRS:
+        return None
+    figure = Figure(
+        name="recall",
+        data=data.name,
+        title=f"Q3: planted pairs that are found, of {PLANTED} among 741",
+        x_label="ε",
+        y_label=f"share of the {PLANTED} planted pairs among {PLANTED} chosen",
+        shows="value",
+        text=f"By how groups are chosen and from how many rows; all of their budget is spent on "
+        f"it (δ = {DELTA:g}). By chance {PLANTED / 741:.1%} are found. At ∞ the choice is exact.",
+    )
+    jobs = [
+        _recall(data, "top-k", rows, RECALL_EPSILONS, seeds)
+        for rows in (RECALL_ROWS[:1] if quick else RECALL_ROWS)
+    ]
+    if not quick:
+        jobs += [_recall(data, "center", rows, CENTER_EPSILONS, seeds) for rows in RECALL_ROWS[:2]]
+    return figure, jobs
+
+
+def _recall(data: DataSet, method: Method, rows: int, epsilons: Sequence[float], seeds: int) -> Job:
+    about = {"selection": method, "rows": rows, "epsilons": list(map(str, epsilons))}
+
+    def run() -> list[Point]:
+        true = set(map(frozenset, clicks.planted(PLANTED)))
+        settings = [Settings(epsilon=epsilon, delta=DELTA) for epsilon in epsilons]
+        coded = coded_rows(data.read(0, rows), data.schema, settings[0])
+        found = []
+        for epsilon, each in zip(epsilons, settings, strict=True):
+            for seed in range(seeds if epsilon < math.inf else 1):
+                asked: dict[str, Any] = {"number": PLANTED, "method": method}
+                groups = chosen_groups(coded, data.schema, each, **asked)
+                value = len(true & set(map(frozenset, groups))) / PLANTED
+                found.append(Point(f"{method}, {rows:,} rows", epsilon, value=value, seed=seed))
+        return found
+
+    return Job("recall", data.fingerprint, about | {"seeds": seeds}, run, cost=1 + rows / 4_000)
+
+
+Q3 = Experiment("q3", "loss with and without chosen groups", plan)
+RECALL = Experiment(
+    "recall", "planted groups that are found, by ε and how they are chosen", plan_recall
+)

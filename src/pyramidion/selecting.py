@@ -1,0 +1,157 @@
+"""Choosing groups from hot rows, privately: every window whose rows are read pays, in full.
+
+The charge is durable before a row is looked at, and comes from what each window kept back at
+its birth. A store that is killed in between has paid and has chosen nothing. What is chosen is
+P2: it is counted from the next window on, and goes with the oldest window that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pyramidion.counts.selection import Coded
+from pyramidion.errors import FormatError, PrivacyError, StateError, StorageError
+from pyramidion.hot_rows import came, rows_of
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import Observations
+from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.quantiles import FEWEST_ROWS
+from pyramidion.privacy.selection import Wanted, select
+from pyramidion.storage.readings import Purpose
+
+PURPOSE: Purpose = "selection"
+TOLD = "groups were chosen"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, from how many rows of which windows, and what each of these paid."""
+
+    groups: tuple[str, ...]
+    windows: tuple[int, ...]
+    rows: int
+    unit: str
+    charged: Fraction
+
+
+class Selecting:
+    """Chooses groups when asked to, and by itself where `selection_every` says so."""
+
+    def __init__(self, store: Lifecycle) -> None:
+        self._store = store
+        store.opening.append(self.choose_if_due)
+
+    def choose_if_due(self, now: int) -> None:
+        """Choose before a window is born that is to count what is chosen."""
+        store = self._store
+        if store.settings.selection_every is None:
+            return
+        if not store.births.selects(store.next_window() - 1):
+            return
+        windows = [window for window in self._hot() if self._kept_back(window)]
+        if sum(self._hot()[window] for window in windows) >= FEWEST_ROWS:
+            with suppress(FormatError, StorageError):  # a damaged file stops no new window
+                self._choose(windows, Fraction(1), now)
+
+    def choose(self, share: Fraction, now: int) -> Selection:
+        """Choose groups for a share of what every window with hot rows kept back for it."""
+        if not 0 < share <= 1:
+            raise PrivacyError("a selection costs a share above 0 and at most 1; give one")
+        with self._store.moves:
+            hot = self._hot()
+            if not hot:
+                raise StateError("there are no hot rows to choose groups from; observe some first")
+            return self._choose(sorted(hot), share, now)
+
+    def _hot(self) -> dict[int, int]:
+        """Rows that came, by window; of windows that are not forgotten."""
+        kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
+        known = {row["number"] for row in self._store.catalogue.all(kept)}
+        return {window: rows for window, rows in came(self._store).items() if window in known}
+
+    def _kept_back(self, window: int) -> bool:
+        """Whether a window can pay, and did not yet."""
+        if not self._store.settings.private:
+            lines = self._store.catalogue.lines(window)
+            return all(line.purpose != PURPOSE or line.kind != "spend" for line in lines)
+        return self._store.ledger.left(window, PURPOSE) > 0
+
+    def _choose(self, windows: Sequence[int], share: Fraction, now: int) -> Selection:
+        store, settings = self._store, self._store.settings
+        amount = self._amount(windows, share)
+        store.ledger.spend(PURPOSE, amount, windows, now, TOLD)
+        reach("select.spent")
+        unit = budget_of(settings)[0]
+        coded = Coded.of(self._rows(windows), store.schema.cardinality)
+        # A person may have rows in each window, and then changes scores by all of them.
+        k = store.hidden * (len(windows) if store.people.unit is not None else 1)
+        found = select(
+            coded, self._wanted(), method=settings.selection, budget=amount, unit=unit, k=k
+        )
+        names = [
+            ",".join(store.schema.feature_names[feature] for feature in group) for group in found
+        ]
+        self._keep(names, windows)
+        return Selection(tuple(names), tuple(windows), coded.came, unit, amount)
+
+    def _amount(self, windows: Sequence[int], share: Fraction) -> Fraction:
+        """A share of the least that one of the windows kept back at its birth."""
+        if not self._store.settings.private:
+            return Fraction(0)
+        lines = {window: self._store.catalogue.lines(window) for window in windows}
+        kept = {
+            window: sum(
+                (line.amount for line in own if (line.kind, line.purpose) == ("reserve", PURPOSE)),
+                Fraction(0),
+            )
+            for window, own in lines.items()
+        }
+        for window in windows:
+            if not kept[window]:
+                raise PrivacyError(
+                    f"window {window} kept nothing back for group selection, and its rows are hot; "
+                    f"raise `selection_share`, or wait until later windows alone are hot"
+                )
+        return share * min(kept.values())
+
+    def _rows(self, windows: Sequence[int]) -> Iterator[Observations]:
+        for window in windows:
+            yield from rows_of(self._store, window)
+
+    def _wanted(self) -> Wanted:
+        """Groups by hand, and those that were dropped, are not chosen; others may be again."""
+        store, settings = self._store, self._store.settings
+        place = {name: number for number, name in enumerate(store.schema.feature_names)}
+        hand = [g for g in store.schema.groups if ",".join(g) not in store.births.chosen]
+        known = [*hand, *(tuple(name.split(",")) for name in store.births.dropped)]
+        excluded = frozenset(frozenset(place[name] for name in group) for group in known)
+        return Wanted(
+            number=settings.selection_groups, parts=settings.selection_parts, excluded=excluded
+        )
+
+    def _keep(self, names: Sequence[str], windows: Sequence[int]) -> None:
+        store = self._store
+        schema, there = store.schema, {frozenset(group) for group in store.schema.groups}
+        for name in names:
+            if frozenset(name.split(",")) not in there:
+                schema = schema.plus(name.split(","))
+        first = self._first_to_go(windows)
+        values: dict[str, list[float]] = {"": [float(max(windows))]}
+        values |= {name: [] for name in names}
+        with store.catalogue.transaction():
+            store.catalogue.note(schema=schema.to_toml())
+            reading = store.readings.put(first, PURPOSE, values)
+        store.readings.learned(reading)
+        reach("select.kept")
+        with store.arrivals:
+            store.learn(schema)
+
+    def _first_to_go(self, windows: Sequence[int]) -> int:
+        """The window whose retention ends first; what was chosen goes with it."""
+        rows = self._store.catalogue.all("SELECT number, start FROM windows")
+        start = {row["number"]: row["start"] or 0 for row in rows}
+        return min(windows, key=lambda window: (start[window], window))

@@ -1,0 +1,160 @@
+"""Groups on trial: judged by sealed tables as these fill, kept or dropped, forgotten in time.
+
+A group that was chosen from hot rows is counted on trial, for those rows are few. Sealed tables
+say how much it really tells; they are private, so asking them is free. It is *kept* while it
+tells more than its parts by three times the error of that, and *dropped* where it does not after
+`trial_windows`. Why is kept with what was chosen.
+
+What was chosen goes with the oldest window that was read for it: then its groups go, too,
+unless they were chosen again since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyramidion.counts.trials import SURE, gain
+from pyramidion.errors import FormatError, StorageError
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.schema import bare
+from pyramidion.storage.readings import Reading
+from pyramidion.superseding import drop
+
+BY_HAND = "named in the schema, or by hand"
+NOT_YET = "no sealed window counts it yet"
+
+
+@dataclass(frozen=True)
+class GroupStatus:
+    """A group that is counted, or was: how it came, what sealed tables say of it, and why.
+
+    ``state`` is "by hand", "trial", "kept" or "dropped". ``gain`` is what two rows with the same
+    key agree more than its parts explain, ``error`` its standard error: P2, from sealed tables.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    state: str
+    windows: int
+    gain: float | None
+    error: float | None
+    why: str
+
+
+def groups_of(store: Lifecycle) -> list[GroupStatus]:
+    """All groups: by hand, chosen, and dropped ones that are not forgotten."""
+    chosen = store.births.chosen
+    found = [
+        _judged(store, group, chosen=",".join(group) in chosen) for group in store.schema.groups
+    ]
+    for name, (value, error, windows) in store.births.dropped.items():
+        told = (name, tuple(name.split(",")), "dropped", int(windows), value, error)
+        found.append(GroupStatus(*told, _less(value, error, int(windows))))
+    return found
+
+
+def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupStatus:
+    name = ",".join(group)
+    windows, told = 0, None
+    if store.complete is not None:
+        tables = store.complete.layout.tables
+        windows = max((t.windows for t in tables if bare(t.name) == name), default=0)
+        told = gain(store.complete, name, _rows(store)) if windows else None
+    value, error = (None, None) if told is None else (told.value, told.error)
+    if not chosen:
+        return GroupStatus(name, group, "by hand", windows, value, error, BY_HAND)
+    if value is None or error is None:
+        return GroupStatus(name, group, "trial", windows, None, None, NOT_YET)
+    if value > SURE * error:
+        why = f"it tells {value:.3g} more than its parts, above {SURE:g} errors of {error:.2g}"
+        return GroupStatus(name, group, "kept", windows, value, error, why)
+    return GroupStatus(name, group, "trial", windows, value, error, _less(value, error, windows))
+
+
+def _less(value: float, error: float, windows: int) -> str:
+    counted = f"{windows} window{'s' if windows != 1 else ''}"
+    return (
+        f"it tells {value:.3g} more than its parts in {counted}, not above {SURE:g} errors of "
+        f"{error:.2g}"
+    )
+
+
+def _rows(store: Lifecycle) -> dict[str, int]:
+    """How many rows each complete table counts: it may have begun late."""
+    rows: dict[str, int] = {}
+    for row in store.tables.windows():
+        for name in store.tables.names(row):
+            rows[name] = rows.get(name, 0) + row["rows"]
+    return rows
+
+
+def drop_failed(store: Lifecycle, now: int) -> list[str]:
+    """Drop the groups whose trial is over and that tell too little; which."""
+    trial = store.settings.trial_windows
+    if not store.births.chosen:
+        return []
+    over = [g for g in groups_of(store) if g.state == "trial" and g.windows >= trial]
+    failed = {g.name: [g.gain or 0.0, g.error or 0.0, float(g.windows)] for g in over}
+    if failed:
+        with suppress(FormatError, StorageError):  # a damaged window can be mended; later, then
+            _drop(store, failed, "its tables tell too little", now)
+    return list(failed)
+
+
+def drop_orphans(store: Lifecycle, windows: Collection[int], now: int) -> None:
+    """Drop the groups that were chosen from windows that are to be forgotten, and not since."""
+    chosen = store.births.chosen
+    gone = [name for name, read in chosen.items() if set(read) <= set(windows)]
+    if gone:
+        why = "the window that it was chosen from is past its time"
+        _drop(store, {name: [0.0, 0.0, 0.0] for name in gone}, why, now, damaged=True)
+
+
+def _drop(
+    store: Lifecycle,
+    gone: dict[str, list[float]],
+    why: str,
+    now: int,
+    *,
+    damaged: bool = False,
+) -> None:
+    """Erase the tables of chosen groups. The record does not say which: that goes in time."""
+    schema = store.schema
+    for name in gone:
+        schema = schema.less(name)
+    marked = [
+        (window, {name: told for name, told in gone.items() if name in values})
+        for window, values in store.readings.of("selection").items()
+    ]
+    read = [
+        (old, new)
+        for old, new in store.readings.without(gone.__contains__)
+        if old.purpose == "weights"
+    ]
+    kept: list[Reading] = []
+
+    def before() -> None:
+        store.catalogue.note(schema=schema.to_toml())
+        store.readings.replace(read)
+        kept.extend(store.readings.put(window, "selection", told) for window, told in marked)
+
+    def after() -> None:
+        store.readings.replaced(read)
+        for reading in kept:
+            store.readings.learned(reading)
+        store.learn(schema)
+
+    drop(
+        store,
+        lambda table: bare(table) not in gone,
+        f"{len(gone)} chosen group{'s' if len(gone) != 1 else ''}",
+        why,
+        now,
+        told="chosen groups were dropped",
+        damaged=damaged,
+        keys=[old.key.id for old, _ in read],
+        before=before,
+        after=after,
+    )

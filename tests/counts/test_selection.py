@@ -1,0 +1,135 @@
+"""Scores of groups: the kernel against exact fractions, and what the score is for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.reference_selection import Row, gain, information, quality
+
+from pyramidion import Categorical, Label, Schema, Settings
+from pyramidion.counts.selection import Coded, grown, pairs_of, whole_prior
+from pyramidion.counts.selection_kernels import UNIT, WEIGHT
+from pyramidion.observations import Door
+
+PRIORS = ([512, 512], [100, 924], [341, 341, 342], [1, 23, 1000])
+
+
+def coded(rows: list[Row], prior: list[int]) -> Coded:
+    codes = np.array([values for values, _ in rows], dtype=np.uint32).T.copy()
+    return Coded(codes, np.array([y for _, y in rows], dtype=np.int64), np.array(prior))
+
+
+def exact(prior: list[int]) -> list[Fraction]:
+    return [Fraction(part, WEIGHT) for part in prior]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
+    prior = draw(st.sampled_from(PRIORS))
+    values = st.tuples(*[st.integers(0, 3)] * 3)
+    rows = draw(
+        st.lists(st.tuples(values, st.integers(0, len(prior) - 1)), min_size=1, max_size=40)
+    )
+    return rows, prior
+
+
+@settings(deadline=None)
+@given(tables())
+def test_scores_are_those_of_the_twin_up_to_the_rounding_of_each_key(given_: tuple) -> None:
+    rows, prior = given_
+    found, pairs = coded(rows, prior), [((0,), (1,)), ((0,), (2,)), ((0, 1), (2,))]
+    scores = found.scores(pairs)
+    for i, (one, other) in enumerate(pairs):
+        keys = len(rows)
+        true = quality(rows, [*one, *other], exact(prior))
+        assert 0 <= true - Fraction(int(scores.quality[i]), UNIT) <= Fraction(keys, UNIT)
+        true = gain(rows, one, other, exact(prior))
+        assert abs(true - Fraction(int(scores.gain[i]), UNIT)) <= Fraction(3 * keys, UNIT)
+        told = information(rows, [*one, *other]) - max(
+            information(rows, one), information(rows, other)
+        )
+        assert scores.information[i] == pytest.approx(told, abs=1e-9)
+
+
+def test_keys_that_occur_once_score_nothing_but_have_all_the_information() -> None:
+    rows = [((i, i % 7, 0), i % 2) for i in range(60)]
+    found = coded(rows, [512, 512])
+    assert found.alone([0])[0] == 0
+    assert information(rows, [0]) == pytest.approx(60 * np.log(2))
+
+
+def test_two_features_that_add_up_gain_little_and_two_that_interact_much() -> None:
+    rng = np.random.default_rng(1)
+    a, b, c = rng.integers(0, 2, (3, 20_000))
+    p = 0.5 + 0.1 * (2 * a - 1) + 0.1 * (2 * b - 1) + 0.1 * (2 * (a ^ c) - 1)
+    y = (rng.random(20_000) < p).astype(np.int64)
+    found = Coded(np.stack([a, b, c]).astype(np.uint32), y, np.array([512, 512]))
+    scores = found.scores(pairs_of(range(3)))
+    added, interacting, _ = scores.gain / UNIT
+    assert interacting > 150  # 20,000 rows times 0.1 squared are 200
+    assert abs(added) < 20
+    assert scores.information[0] > 50  # which the paper's measure takes for a gain
+
+
+def test_many_labels_and_many_values_are_scored_as_the_twin_does() -> None:
+    rng = np.random.default_rng(2)
+    rows = [
+        (tuple(map(int, rng.integers(0, [200, 3, 50]))), int(rng.integers(0, 300)))
+        for _ in range(500)
+    ]
+    prior = whole_prior(np.ones(300))
+    assert prior.sum() == WEIGHT
+    scores = coded(rows, prior.tolist()).scores([((1,), (2,))])
+    true = quality(rows, [1, 2], exact(prior.tolist()))
+    assert scores.quality[0] / UNIT == pytest.approx(float(true), abs=1e-3)
+
+
+def test_groups_grow_by_one_feature_and_each_set_is_there_once() -> None:
+    found = grown([(0, 1), (0, 2)], range(4), [frozenset((0, 1, 3))])
+    wholes = [frozenset((*one, *other)) for one, other in found]
+    assert len(set(wholes)) == len(wholes)
+    assert set(wholes) == {frozenset((0, 1, 2)), frozenset((0, 2, 3))}
+    assert len(pairs_of(range(39))) == 741
+    assert len(pairs_of(range(4), map(frozenset, combinations(range(3), 2)))) == 3
+
+
+SCHEMA = Schema(
+    features=[Categorical("a"), Categorical("b")], label=Label("y", classes=[0, 1]), weight="p"
+)
+
+
+def test_blanked_rows_are_left_out_and_move_no_other_row_to_another_block() -> None:
+    door = Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"s")
+    rows = pa.table({"a": list(range(30)), "b": [1] * 30, "y": [0, 1, 1] * 10, "p": [0.5] * 30})
+    whole = door.observations(rows)
+    blank = np.ones(30, dtype=bool)
+    blank[[0, 7, 8]] = False
+    one, other = (Coded.of([part], 2) for part in (whole, whole.counting(blank)))
+    assert (len(one), len(other), one.came, other.came) == (30, 27, 30, 30)
+    sizes = [[len(block) for block in found.blocks(3)] for found in (one, other)]
+    assert sizes == [[10, 10, 10], [7, 10, 10]]
+
+
+def test_of_many_batches_the_newest_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyramidion.counts.selection.MOST_CODES", 2 * 25)
+    door = Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"s")
+    batches = [
+        door.observations(
+            pa.table({"a": [i] * 10, "b": [1] * 10, "y": [i % 2] * 10, "p": [1.0] * 10})
+        )
+        for i in range(6)
+    ]
+    found = Coded.of(iter(batches), 2)
+    assert (found.came, found.totals.tolist()) == (25, [10, 15])
+
+
+def test_prior_parts_sum_to_their_weight() -> None:
+    for prior in ([1.0], [0.2, 0.8], [0.001, 0.999], np.ones(4096) / 4096):
+        assert whole_prior(list(prior)).sum() == WEIGHT
+        assert whole_prior(list(prior)).min() >= 0

@@ -1,0 +1,294 @@
+"""Groups chosen by a store: who pays, what is counted, how trials end, and what is forgotten."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, Settings
+from pyramidion.errors import PrivacyError, StateError
+from pyramidion.privacy.budget import budget_of
+from pyramidion.selecting import Selecting
+from tests.store.stores import DAY, START, Stand, cells, observed, populating, sealed
+
+NAMES = ("a", "b", "c", "d")
+SCHEMA = Schema(
+    time="t",
+    label=Label("y", classes=[0, 1]),
+    features=[Categorical(name, domain=list(range(4))) for name in NAMES],
+)
+MUCH: dict[str, Any] = {
+    "epsilon": 30.0,
+    "selection_share": 0.4,
+    "selection_groups": 1,
+    "trial_windows": 2,
+    "retention": "40d",
+}
+
+
+def batch(size: int, day: float, seed: int = 0, strength: float = 0.4) -> pa.Table:
+    """Rows of which b and d together tell the label."""
+    rng = np.random.default_rng([seed, int(day * 10)])
+    values = {name: rng.integers(0, 4, size) for name in NAMES}
+    p = 0.5 - strength / 2 + strength * ((values["b"] + values["d"]) % 2)
+    return pa.table(
+        {"t": np.full(size, START + day * DAY), "y": (rng.random(size) < p).astype(int), **values}
+    )
+
+
+def at(stand: Stand, store: Pyramid, day: float) -> Pyramid:
+    stand.clock.now = START + day * DAY
+    store.advance()
+    return store
+
+
+def fed(stand: Stand, store: Pyramid, *days: float, size: int = 3000, **given: Any) -> Pyramid:
+    for day in days:
+        at(stand, store, day)
+        observed(store, batch(size, day, **given))
+    return store
+
+
+def spends(store: Pyramid) -> dict[int, list[Fraction]]:
+    """What each window paid for selections."""
+    return {
+        window.number: [
+            line.amount
+            for line in window.lines
+            if (line.kind, line.purpose) == ("spend", "selection")
+        ]
+        for window in store.ledger.report().windows
+    }
+
+
+def states(store: Pyramid) -> dict[str, str]:
+    return {group.name: group.state for group in store.groups()}
+
+
+# --- who pays ---------------------------------------------------------------------------------
+
+
+def test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 9, 11)
+    assert [w.state for w in store.status().windows] == ["sealed", "populating"]
+    done = store.select_groups()
+    whole = budget_of(store.settings)[1] * Fraction("0.4")
+    assert (done.groups, done.windows, done.rows) == (("b,d",), (1, 2), 6000)
+    assert done.charged == whole
+    assert spends(store) == {1: [whole], 2: [whole]}
+    line = store.ledger.report().windows[0].lines[-1]
+    assert (line.kind, line.why) == ("spend", "groups were chosen")
+
+
+def test_a_selection_that_does_not_fit_is_refused_and_chooses_nothing(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups(share=Fraction(2, 3))
+    with pytest.raises(PrivacyError, match=r"window 1 has rho .* left for selection"):
+        store.select_groups(share=Fraction(2, 3))
+    store = stand.reopen()
+    with pytest.raises(PrivacyError, match="left for selection"):
+        store.select_groups(share=Fraction(2, 3))
+    assert store.select_groups(share=Fraction(1, 3)).windows == (1,)
+
+
+def test_nothing_is_chosen_where_nothing_was_kept_back_or_no_row_is_hot(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"selection_share": 0.0}), 1)
+    with pytest.raises(PrivacyError, match="kept nothing back for group selection"):
+        store.select_groups()
+    at(stand, store, 8)
+    with pytest.raises(StateError, match="no hot rows"):
+        store.select_groups()
+    with pytest.raises(PrivacyError, match="above 0 and at most 1"):
+        store.select_groups(share=2)
+
+
+def test_the_charge_is_durable_before_a_row_is_looked_at(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+
+    def looked(*_: object) -> None:
+        raise StateError("as if killed")
+
+    monkeypatch.setattr(Selecting, "_rows", looked)
+    with pytest.raises(StateError, match="as if killed"):
+        store.select_groups()
+    assert len(spends(store)[1]) == 1
+    assert store.schema.groups == ()
+
+
+def test_with_people_all_rows_of_one_are_hidden_in_all_windows_that_are_read(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema(time="t", label=SCHEMA.label, features=SCHEMA.features, unit="who")
+    store = stand.create(schema, **MUCH | {"k": 2, "hot_window": "4d"})
+    hidden = []
+
+    def chosen(*_: object, k: int, **__: object) -> list[Any]:
+        hidden.append(k)
+        return []
+
+    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    for day in (9, 11):
+        at(stand, store, day)
+        rows = batch(50, day)
+        observed(store, rows.append_column("who", pa.array(range(50))))
+    assert store.select_groups().windows == (1, 2)
+    assert hidden == [2 * store._lifecycle.hidden]
+
+
+# --- what is chosen is counted, apart -----------------------------------------------------------
+
+
+def test_chosen_groups_are_counted_from_the_next_window_for_a_part_of_the_reserve(
+    stand: Stand,
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    assert "b,d" not in cells(sealed(store, 1))
+    assert "b,d" in cells(sealed(store, 2))
+    budget = budget_of(store.settings)[1]
+    first, second, _ = store.ledger.report().windows
+    paid = {line.purpose: line.amount for line in second.lines if line.kind == "table"}
+    before = {line.purpose: line.amount for line in first.lines if line.kind == "table"}
+    assert paid.pop("b,d") == budget * Fraction("0.2")
+    assert paid == before  # the other tables have what they had
+    assert store.ledger.left(2, "selection") == budget * Fraction("0.2")
+    assert second.spent + store.ledger.left(2, "selection") == second.budget
+
+
+def test_groups_by_hand_are_not_chosen_and_stay(stand: Stand) -> None:
+    store = stand.create(SCHEMA.plus(("b", "d")), **MUCH | {"selection_groups": 3})
+    fed(stand, store, 1)
+    chosen = store.select_groups().groups
+    assert "b,d" not in chosen
+    assert len(chosen) == 3
+    fed(stand, store, 11, 21, 31)
+    assert states(store)["b,d"] == "by hand"
+    assert ("b", "d") in store.schema.groups
+
+
+def test_larger_groups_grow_from_pairs(stand: Stand) -> None:
+    store = stand.create(SCHEMA, **MUCH | {"selection_groups": 2, "selection_parts": 3})
+    pair, three = fed(stand, store, 1).select_groups().groups
+    assert pair == "b,d"
+    assert {"b", "d"} < set(three.split(","))
+
+
+def test_without_privacy_the_best_are_chosen_and_lines_of_nothing_are_written(
+    stand: Stand,
+) -> None:
+    given = MUCH | {"epsilon": math.inf, "selection": "leaky-mutual-information"}
+    store = fed(stand, stand.create(SCHEMA, **given), 1)
+    assert store.select_groups().groups == ("b,d",)
+    assert spends(store)[1] == [0]
+
+
+def test_exact_selection_needs_a_store_that_says_it_has_no_privacy() -> None:
+    with pytest.raises(SchemaError, match="no budget covers"):
+        Settings(epsilon=1.0, selection="leaky-mutual-information")
+
+
+def test_a_schedule_chooses_once_in_so_many_windows(stand: Stand) -> None:
+    given = MUCH | {"selection_every": 2, "trial_windows": 9}
+    store = fed(stand, stand.create(SCHEMA, **given), 8.8)
+    at(stand, store, 9.5)  # the next window is made
+    assert store.schema.groups == (("b", "d"),)
+    assert len(spends(store)[1]) == 1
+    fed(stand, store, 18.8)
+    at(stand, store, 19.5)
+    fed(stand, store, 28.8)
+    at(stand, store, 29.5)
+    paid = spends(store)
+    assert [len(paid[window]) for window in (1, 2, 3)] == [1, 0, 1]
+    kept = {w.number for w in store.ledger.report().windows if _kept_back(w)}
+    assert kept == {1, 3}
+
+
+def _kept_back(window: Any) -> bool:
+    return any((line.kind, line.purpose) == ("reserve", "selection") for line in window.lines)
+
+
+# --- trials -----------------------------------------------------------------------------------
+
+
+def test_a_group_that_tells_more_is_kept_and_says_why(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    (group,) = store.groups()
+    assert (group.state, group.windows, group.gain) == ("trial", 0, None)
+    assert group.why == "no sealed window counts it yet"
+    fed(stand, store, 11, 21)
+    (group,) = store.groups()
+    assert (group.state, group.windows) == ("kept", 1)
+    assert group.gain == pytest.approx(0.04, abs=0.01)  # a square of 0.2
+    assert group.error < group.gain / 3
+    assert group.why.startswith("it tells 0.0")
+    fed(stand, store, 31)
+    assert states(store) == {"b,d": "kept"}
+
+
+def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_again(
+    stand: Stand,
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1, strength=0.0)
+    (name,) = store.select_groups().groups
+    fed(stand, store, 11, 21, strength=0.0)
+    assert states(store) == {name: "trial"}
+    fed(stand, store, 31, strength=0.0)
+    (group,) = store.groups()
+    assert (group.name, group.state, group.windows) == (name, "dropped", 2)
+    assert "not above 3 errors" in group.why
+    assert store.schema.groups == ()
+    assert name not in cells(sealed(store, 2))
+    assert name not in cells(populating(store))
+    told = store.status().deletions
+    assert any(d.why == "its tables tell too little" for d in told)
+    assert not any(name in d.what for d in told)
+    store = stand.reopen()
+    assert states(store) == {name: "dropped"}
+    assert name not in store.select_groups().groups
+
+
+def test_a_chosen_group_can_be_withdrawn_by_hand(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    store.withdraw("b,d", why="not wanted")
+    assert store.groups() == []
+    assert stand.reopen().groups() == []
+
+
+# --- what is forgotten --------------------------------------------------------------------------
+
+
+def test_what_was_chosen_is_known_after_a_restart_and_goes_with_the_window_it_is_from(
+    stand: Stand,
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    store = stand.reopen()
+    assert states(store) == {"b,d": "kept"}
+    at(stand, store, 41)  # the first window is past its time
+    assert store.groups() == []
+    assert store.schema.groups == ()
+    assert store._lifecycle.readings.of("selection") == {}
+    assert "b,d" not in cells(sealed(store, 2))
+    assert stand.reopen().schema.groups == ()
+
+
+def test_a_group_that_was_chosen_again_stays_with_the_later_window(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    assert store.select_groups().groups == ("b,d",)
+    at(stand, store, 41)
+    assert states(store) == {"b,d": "kept"}
+    at(stand, store, 61)
+    assert store.groups() == []
