@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, ours_to_interrupt
 from pyramidion.cli.progress import bar, remark, warn
 from pyramidion.cli.scratch import hear_nothing, scratch
-from pyramidion.cli.serve import PORT, ROLES
+from pyramidion.cli.serve import PORT, ROLES, SERVED
 from pyramidion.errors import PyramidionError, StorageError
 from pyramidion.extras import refuse_missing
 
@@ -37,7 +37,7 @@ MOST = 10_000  # flights of which one flows
 FASTEST = 1_000.0  # days each second; no machine is that fast
 FEEDING = ("observe", "train", "predict", "admin")
 """The roles of who sends the flights."""
-NEEDED = ["fastapi", "uvicorn", "msgspec", "prometheus_client", "httpx"]
+NEEDED = [*SERVED, "httpx"]
 
 
 def add(commands: Commands[Parser]) -> None:

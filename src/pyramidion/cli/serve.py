@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 PORT = 8780
+SERVED = ["fastapi", "uvicorn", "msgspec", "prometheus_client", "jinja2", "plotly"]
+"""Packages that a service needs."""
 ROLES = ("observe", "train", "predict", "admin", "custodian-request")
 """As `pyramidion.serve.access` has them, which is not loaded to show the help."""
 
@@ -127,7 +129,7 @@ def _limits(arguments: argparse.Namespace) -> Limits:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
-    refuse_missing("the service", ["fastapi", "uvicorn", "msgspec", "prometheus_client"], "serve")
+    refuse_missing("the service", SERVED, "serve")
     from pyramidion.listening import Certificate, bound
     from pyramidion.serve.logs import logged
     from pyramidion.serve.server import serve as run

@@ -46,7 +46,7 @@ async def vault(call: Call) -> Response:
 )
 async def grants(call: Call) -> Response:
     """Who was let read the vault, what of it and until when, as the audit log tells it."""
-    log, now = call.pyramid.audit_log, call.service.now
+    log, now = call.pyramid.audit_log, call.stream.now
     return answer({"grants": await apart(lambda: granted(log.entries(), now))})
 
 

@@ -34,7 +34,7 @@ PRINTED = {
 @pages.add("GET", "/streams/{stream}/exposure", "admin", link=Link("Exposure", 60))
 async def exposure(visit: Visit) -> Response:
     """What an intruder between two moments could read."""
-    now = visit.house.service.now
+    now = visit.stream.now
     start = visit.query("from") or _minute(now - DAY)
     stop = visit.query("to") or _minute(now)
     component = visit.query("component", "store")
