@@ -1,7 +1,7 @@
 """The dashboard over a store of 365 windows and 100 tables: each page by the server, and on screen.
 
-The browser's figure is from the click to the load event, plots drawn; without Chromium it is left
-out, and said to be.
+The browser's figure is from the address to the load event; plots are drawn right after it, when
+the tables that say the same can be read already. Without Chromium it is left out, and said to be.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SHOTS = ROOT / "build" / "screenshots"
 FILE = "it's my flights.csv"
 """A name that a shell would change, were it not quoted."""
 ROWS = 400
-ASKED = ["WN", "JFK", "1,500"]
+DOMAINS = {"carrier": ["AA", "DL", "WN"], "gate": ["JFK", "a, b", 'x "y"']}
 DRAFTED = """\
 time = "time"
 [label]
@@ -129,7 +129,10 @@ def draft(page: Page, folder: Path, seen: Walk) -> None:
 
 def plan(page: Page, seen: Walk) -> None:
     schema = page.get_by_label("The schema", exact=True)
-    schema.fill(schema.input_value().replace("[0.0, 1.0]", "[0.0, 500.0]"))
+    text = schema.input_value().replace("[0.0, 1.0]", "[0.0, 500.0]")
+    for name, domain in DOMAINS.items():  # open ones would meet by chance, elsewhere each time
+        text = text.replace(f'"{name}"\ntype', f'"{name}"\ndomain = {json.dumps(domain)}\ntype')
+    schema.fill(text)
     for epsilon in ("0.5", "5"):
         page.get_by_label("ε, the budget").fill(epsilon)
         page.wait_for_selector(f"#plan-epsilon data[value='{float(epsilon)}']")
@@ -171,8 +174,9 @@ def model(page: Page, seen: Walk) -> None:
     seen.copy(page, "register")
     page.get_by_role("button", name="Register and train").press("Enter")
     page.wait_for_selector("#predict-form")
-    for name, value in zip(("carrier", "gate", "km"), ASKED, strict=True):
-        page.get_by_label(name, exact=True).fill(value)
+    for name, domain in DOMAINS.items():
+        page.get_by_label(name, exact=True).select_option(domain[-1])
+    page.get_by_label("km", exact=True).fill("1,500")
     page.get_by_role("button", name="Predict").press("Enter")
     page.wait_for_selector("#wrong-row")  # 1,500 is no number
     page.get_by_label("km", exact=True).fill("150.5")

@@ -163,7 +163,7 @@ if (main && main.hasAttribute("data-live")) {
   setInterval(update, EVERY);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
-draw();
+addEventListener("load", () => setTimeout(draw, 0)); // the page first: its tables say the same
 if (main && main.hasAttribute("data-ends")) {
   // What is raw leaves the screen again.
   const back = document.getElementById("back");
