@@ -1,0 +1,75 @@
+"""Groups that a store chooses while its windows are a tree: all levels, one budget."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from pyramidion import Pyramid
+from pyramidion.privacy.budget import budget_of
+from tests.store.stores import Stand
+from tests.store.test_selection import MUCH, SCHEMA, fed, spends, states
+
+TREE = {"windows": "tree", "tree_radix": 2, "tree_depth": 3}
+DAYS = (1, 11, 21, 31, 41, 51)
+
+
+@pytest.fixture
+def store(stand: Stand) -> Pyramid:
+    """A store that chose a group in its second window, and went on."""
+    store = fed(stand, stand.create(SCHEMA, **MUCH | TREE | {"retention": "90d"}), *DAYS[:2])
+    assert store.select_groups().groups == ("b,d",)
+    return fed(stand, store, *DAYS[2:])
+
+
+def test_no_window_spends_more_than_its_budget_on_tables_nodes_and_what_it_keeps_back(
+    store: Pyramid,
+) -> None:
+    whole = budget_of(store.settings)[1]
+    report = store.ledger.report().windows
+    assert [window.number for window in report] == [1, 2, 3, 4, 5, 6]
+    for window in report:
+        spent = [line.amount for line in window.lines if line.kind in ("table", "node", "reserve")]
+        assert sum(spent, Fraction(0)) == whole
+        assert sum(line.kind == "node" for line in window.lines) == 2
+
+
+def test_a_chosen_groups_tables_come_out_of_what_is_kept_back_and_nodes_cost_the_same(
+    store: Pyramid,
+) -> None:
+    whole = budget_of(store.settings)[1]
+    lines = {window.number: window.lines for window in store.ledger.report().windows}
+    costs = {
+        number: sorted(line.amount for line in own if line.kind == "node")
+        for number, own in lines.items()
+    }
+    assert len({tuple(cost) for cost in costs.values()}) == 1
+    chosen = {
+        number: [line.amount for line in own if (line.kind, line.purpose) == ("table", "b,d")]
+        for number, own in lines.items()
+    }
+    assert [number for number, amounts in chosen.items() if amounts] == [3, 4, 5, 6]
+    kept = [
+        line.amount for line in lines[6] if (line.kind, line.purpose) == ("reserve", "selection")
+    ]
+    assert sum(chosen[6] + kept, Fraction(0)) == whole * Fraction("0.4")
+    assert spends(store)[2] == [whole * Fraction("0.4")]
+
+
+def test_the_group_is_judged_by_sealed_windows_and_nodes(store: Pyramid) -> None:
+    assert states(store) == {"b,d": "kept"}
+
+
+def test_a_group_that_is_forgotten_leaves_the_nodes_too(stand: Stand) -> None:
+    given = MUCH | TREE | {"epsilon": math.inf, "retention": "60d", "selection": "top-k"}
+    store = fed(stand, stand.create(SCHEMA, **given), 1)
+    assert store.select_groups().groups == ("b,d",)
+    fed(stand, store, 11, 21, 31, 41)
+    assert "b,d" in store.snapshot().tables
+    fed(stand, store, 66)
+    assert "b,d" not in store.snapshot().tables
+    assert "b,d" not in {",".join(group) for group in store.schema.groups}
+    store = stand.reopen()
+    assert "b,d" not in store.snapshot().tables
