@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyramidion.counts.key_counts import KeyCounts
+from pyramidion.counts.selection import Coded
 from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
 from pyramidion.observations import Door
@@ -96,6 +97,8 @@ def warm() -> None:
         fresh.snapshot().featurize_one(narrow)
         fresh.snapshot().featurize_one({"text": "a", "whole": "b", "binned": 1})
     KeyCounts().add(np.arange(3, dtype=np.uint64), np.ones(1, dtype=np.int64))
+    coded = Coded(np.zeros((3, 4), np.uint32), np.zeros(4, np.int64), np.array([512, 512]))
+    coded.scores([((0, 1), (2,))])
     _count_people(rows)
     clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)
 
