@@ -35,6 +35,6 @@ async def tables(visit: Visit) -> Response:
 
 @pages.add("GET", "/streams/{stream}/groups", link=Link("Groups", 40))
 async def groups(visit: Visit) -> Response:
-    """What is counted together, and where it is known, why."""
+    """What is counted together, how it came, and what sealed tables say of it."""
     told = await visit.ask("GET", "/streams/{stream}/groups")
-    return visit.show("groups.html", groups=told["groups"], trials=told.get("trials"))
+    return visit.show("groups.html", trials=told["trials"])
