@@ -42,6 +42,7 @@ PAGES = (
     *("/vault", "/audit-log", "/deletions"),
 )
 """Of a stream."""
+NEWER = 20_500 * DAY
 
 
 def flights(size: int, at: float, seed: int) -> pa.Table:
@@ -65,6 +66,7 @@ class Filled(Inside):
 
     def __init__(self, folder: Path, days: int = 42) -> None:
         super().__init__(folder)
+        self.clock.now = NEWER  # before the first row: pictures of it go into the documents
         self.create(STREAM, SCHEMA_OF_FLIGHTS, **SETTINGS)
         self.create(OTHER)
         self.pyramid = self.service._streams[STREAM].pyramid

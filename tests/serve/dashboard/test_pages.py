@@ -13,10 +13,11 @@ import pytest
 from pyramidion import Categorical, Label, Schema
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.serve.dashboard import statics
-from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, word_of
+from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, logged_in, word_of
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.visitors import inside
 from tests.serve.security.guarded import Guarded, rows
+from tests.serve.services import Inside
 from tests.store.stores import tiny
 
 each_page = pytest.mark.parametrize("page", PAGES)
@@ -96,8 +97,20 @@ def test_nobody_keeps_a_page_and_nothing_comes_from_elsewhere(filled: Filled, pa
     assert " onclick=" not in told.text
 
 
+def test_nodes_of_a_tree_of_windows_are_listed(tmp_path: Path) -> None:
+    made = Inside(tmp_path)
+    try:
+        made.create("s", windows="tree", tree_radix=2, tree_depth=2, retention="90d")
+        made.fill()
+        told = logged_in(made.url, made.token()).get("/streams/s/windows").text
+        assert "Nodes of the tree" in told
+        assert compare(numbers_in(told), Answers(made.caller(), "s")) >= 2 * 2 + 2
+    finally:
+        made.close()
+
+
 def test_the_printable_report_runs_no_script(filled: Filled) -> None:
-    browser, query = filled.browser(), {"from": "1972-11-01", "to": "1972-11-07T12:00"}
+    browser, query = filled.browser(), {"from": "2026-03-23", "to": "2026-03-29T12:00"}
     told = browser.get(f"/streams/{STREAM}/exposure/report", params=query)
     assert told.status_code == 200
     assert "script" not in told.headers["content-security-policy"].replace("default-src 'none'", "")
