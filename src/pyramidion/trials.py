@@ -14,14 +14,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
-from pyramidion.counts.trials import SURE, gain
+from pyramidion.counts.arena import Arena
+from pyramidion.counts.trials import SURE, Agreement, gain
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
 from pyramidion.storage.readings import Reading
 from pyramidion.superseding import drop
 
+_GAINS: WeakKeyDictionary[Arena, dict[str, Agreement | None]] = WeakKeyDictionary()
+"""By the tables that they were told by, with which they go."""
 BY_HAND = "named in the schema, or by hand"
 NOT_YET = "no sealed window counts it yet"
 
@@ -61,7 +65,7 @@ def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupS
     if store.complete is not None:
         tables = store.complete.layout.tables
         windows = max((t.windows for t in tables if bare(t.name) == name), default=0)
-        told = gain(store.complete, name, _rows(store)) if windows else None
+        told = _gain(store, store.complete, name) if windows else None
     value, error = (None, None) if told is None else (told.value, told.error)
     if not chosen:
         return GroupStatus(name, group, "by hand", windows, value, error, BY_HAND)
@@ -71,6 +75,14 @@ def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupS
         why = f"it tells {value:.3g} more than its parts, above {SURE:g} errors of {error:.2g}"
         return GroupStatus(name, group, "kept", windows, value, error, why)
     return GroupStatus(name, group, "trial", windows, value, error, _less(value, error, windows))
+
+
+def _gain(store: Lifecycle, complete: Arena, name: str) -> Agreement | None:
+    """What complete tables tell, computed once for as long as these are served."""
+    known = _GAINS.setdefault(complete, {})
+    if name not in known:
+        known[name] = gain(complete, name, _rows(store))
+    return known[name]
 
 
 def _less(value: float, error: float, windows: int) -> str:

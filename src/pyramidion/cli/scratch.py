@@ -75,11 +75,11 @@ def _as_terminated(_: int, __: FrameType | None) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _locked(place: Path) -> int:
-    """A lock on a directory, which goes with the process."""
+def _locked(place: Path, wait: int = 0) -> int:
+    """A lock on a directory, which goes with the process; who looks for old ones does not wait."""
     found = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(found, fcntl.LOCK_EX | wait)
     except BaseException:
         os.close(found)
         raise
@@ -91,7 +91,7 @@ def _remove_left(say: Callable[[str], object]) -> None:
     removed = 0
     for place in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
         with suppress(OSError):  # another's, in use, or gone meanwhile
-            lock = _locked(place)
+            lock = _locked(place, fcntl.LOCK_NB)
             try:
                 seen = os.fstat(lock)
                 used = time.time() - seen.st_mtime < YOUNG and not any(place.iterdir())

@@ -20,6 +20,9 @@ from pyramidion.serve.limits import Limits
 
 CSV = "text/csv"
 NAME = "the body"
+_BLANK = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\r\n]*+"
+)  # empty lines before the first, which Arrow skips
 _FIELD = re.compile(rb'(?:"[^"]*+")*+[^,\r\n]*+(,?)')  # as Arrow reads it; never goes back
 
 
@@ -57,7 +60,8 @@ def _file(body: bytes) -> TextFile:
 
 def _refuse_wide(body: bytes, limits: Limits) -> None:
     """Raise before Arrow makes a million columns of a line of commas."""
-    for number, comma in enumerate(_commas(body[:BLOCK]), 1):
+    start = found.end() if (found := _BLANK.match(body)) else 0
+    for number, comma in enumerate(_commas(body[start : start + BLOCK]), 1):
         if comma and number >= limits.columns:
             raise TooLargeError(f"a body may have {limits.columns} columns here; send fewer")
 

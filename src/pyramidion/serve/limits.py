@@ -37,7 +37,9 @@ class Limits:
     sample_bytes: int = 1 << 20
     """Of a CSV that a schema is drafted for: its first rows are enough."""
     plan_tables: int = 256
-    """Tables of a schema that a plan is made for: a hundred take seconds."""
+    """Tables of a schema that a plan is made for: a hundred take seconds,"""
+    target_tables: int = 64
+    """and where the ε is searched that an error takes, sixty do."""
     rows: int = 1_000_000
     """The most rows in one body,"""
     columns: int = 4_096

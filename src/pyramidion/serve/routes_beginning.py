@@ -5,12 +5,14 @@ Nothing here is kept: neither the rows that a draft is made for, nor the draft, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from starlette.responses import Response
 
-from pyramidion.errors import FormatError, SchemaError, TooLargeError
+from pyramidion.errors import BusyError, FormatError, SchemaError, TooLargeError
 from pyramidion.learn.choices import CHOICES
 from pyramidion.planning import report, settings_in
 from pyramidion.privacy.plan import Plan, plan
@@ -19,7 +21,7 @@ from pyramidion.serve.bodies import answer, body_of, kind_of, wants
 from pyramidion.serve.csv_bodies import CSV, draft_from
 from pyramidion.serve.refusals import UnsupportedError
 from pyramidion.serve.routing import Call, Routes, apart
-from pyramidion.serve.schemas import schema_file
+from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
 from pyramidion.serve.shapes import (
     DRAFTED,
     NUMBER,
@@ -39,6 +41,7 @@ from pyramidion.serve.shapes import SCHEMA as SCHEMA_FILE
 routes = Routes()
 T = TypeVar("T", int, float)
 MARK = "# CHANGE:"
+_PLANNING = threading.BoundedSemaphore(2)
 
 
 @routes.add("POST", "/drafts", "admin", takes=SAMPLE, gives=DRAFTED)
@@ -75,12 +78,25 @@ async def draft(call: Call) -> Response:
 )
 async def planned(call: Call) -> Response:
     """Propose settings for a schema file, and predict errors and memory; no row is read."""
-    body = await body_of(call.request, call.service.limits)
-    file = schema_file(body, kind_of(call.request))
-    found = await apart(lambda: _planned(call, dict(file)))
+    body = await body_of(call.request, call.service.limits, SCHEMA_BYTES)
+    kind = kind_of(call.request)
+    with _one_by_one():
+        found = await apart(lambda: _planned(call, schema_file(body, kind)))
     if wants(call.request, TOML):
         return Response(f"{found.schema.to_toml()}\n{found.to_toml()}", media_type=TOML)
-    return answer(await apart(lambda: report(found)))
+    with _one_by_one():
+        return answer(await apart(lambda: report(found)))
+
+
+@contextmanager
+def _one_by_one() -> Iterator[None]:
+    """Plans take seconds of a core each: two at once, and the others are told to come back."""
+    if not _PLANNING.acquire(blocking=False):
+        raise BusyError("other plans are being made; ask again in a moment", retry_after=2)
+    try:
+        yield
+    finally:
+        _PLANNING.release()
 
 
 def _planned(call: Call, file: dict[str, object]) -> Plan:
@@ -88,7 +104,8 @@ def _planned(call: Call, file: dict[str, object]) -> Plan:
     settings = settings_in(file, told=epsilon is not None or target is not None)
     file.pop("settings", None)
     schema = Schema.from_dict(file)
-    most = call.service.limits.plan_tables
+    limits = call.service.limits
+    most = limits.plan_tables if target is None else limits.target_tables
     if len(schema.tables) > most:
         raise TooLargeError(
             f"a plan is made for {most} tables here; ask `pyramidion plan` for one of more"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import chain
 
 import msgspec
@@ -12,7 +14,7 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from pyramidion.bundles import Arrival
-from pyramidion.errors import ObservationError, SchemaError, StateError
+from pyramidion.errors import BusyError, ObservationError, SchemaError, StateError, StorageError
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.observations import Errors
 from pyramidion.serve.bodies import (
@@ -37,6 +39,7 @@ from pyramidion.serve.routing import (
 )
 from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
 from pyramidion.serve.workloads import workload_of
+from pyramidion.storage.hot import Receipt
 
 routes = Routes()
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -77,12 +80,29 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
         key = None if about.key is None else f"{about.key}:{number}"
         arrival = Arrival(rows, key, about.errors)
         try:
-            promise = call.stream.observe(arrival, rows.num_rows, rows.nbytes)
+            promise = await _submitted(call, arrival, rows, patient=start > 0)
             receipt = await call.stream.bell.answer(promise)
         except ObservationError as problem:
             raise _placed(problem, start) from None
+        except StorageError as problem:
+            raise StorageError(
+                f"the first {start:,} rows are in; of the others, {problem}"
+            ) from None
         told.update(vars(receipt))
     return dict(told)
+
+
+async def _submitted(
+    call: Call, arrival: Arrival, rows: pa.Table, patient: bool
+) -> Future[Receipt]:
+    """Have a part observed. Where others are in already, a full queue is waited for."""
+    while True:
+        try:
+            return call.stream.observe(arrival, rows.num_rows, rows.nbytes)
+        except BusyError as problem:
+            if not patient:
+                raise
+            await asyncio.sleep(problem.retry_after)
 
 
 def _placed(problem: ObservationError, start: int) -> ObservationError:

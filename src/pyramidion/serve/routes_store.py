@@ -12,7 +12,7 @@ from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
 from pyramidion.serve.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
-from pyramidion.serve.schemas import schema_file
+from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
 from pyramidion.serve.shapes import (
     FREE,
     LOG,
@@ -51,8 +51,9 @@ async def create(call: Call) -> Response:
     """Make a stream: of a schema file with a [settings] table, or of both in JSON."""
     name = call.asked("new")
     call.caller.refuse_other(name)
-    body = await body_of(call.request, call.service.limits)
-    told = schema_file(body, kind_of(call.request))
+    body = await body_of(call.request, call.service.limits, SCHEMA_BYTES)
+    kind = kind_of(call.request)
+    told = await apart(lambda: schema_file(body, kind))
     knobs = told.pop("settings", None)
     if not isinstance(knobs, dict):
         raise FormatError("the schema file has no [settings] table; add one with epsilon = 1.0")

@@ -10,6 +10,12 @@ from pyramidion.errors import FormatError
 from pyramidion.serve.bodies import object_from
 from pyramidion.serve.shapes import TOML
 
+SCHEMA_BYTES = 1 << 20
+"""Of a schema file. Reading one takes long where it is large, or keys have many parts."""
+_DEEP = re.compile(
+    rb"""(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}""", re.ASCII
+)
+"""A key of more than a hundred parts: each is a table in a table for TOML's reader."""
 _PLACE = re.compile(r"\(at (line \d+, column \d+|end of document)\)$")
 """Where TOML's reader stopped; what it says besides may quote the text."""
 
@@ -33,6 +39,8 @@ def schema_file(body: bytes, kind: str) -> dict[str, Any]:
 
 def _toml(text: bytes) -> dict[str, Any]:
     """What TOML says; never a path, which would read files of this machine."""
+    if _DEEP.search(text):
+        raise FormatError("the schema has a key of more than 100 parts; none has so many")
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as problem:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from pyramidion.errors import ForbiddenError
+from pyramidion.errors import ForbiddenError, FormatError
 from pyramidion.serve.access import Token
 from pyramidion.serve.routing import Call, Route, Routes
 from pyramidion.serve.service import Service
@@ -62,6 +62,9 @@ class Api:
         route = self._route(method, path)
         caller.refuse_without(route.roles)
         given = dict(names or {})
+        for name in given.values():  # what no address could have
+            if not name or "/" in name or len(name) > self._service.limits.path_bytes:
+                raise FormatError("this name is empty, too long or has a / in it; choose another")
         stream = self._service.stream(given["stream"], caller) if "stream" in given else None
         about = {"content-type": kind, "accept": JSON, **(headers or {})}
         request = _request(route, given, query or {}, body, about)

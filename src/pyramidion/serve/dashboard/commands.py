@@ -22,6 +22,7 @@ SAMPLE = 200
 """Lines of a file that a schema is drafted for."""
 AS_CSV, AS_TOML = f'-H "Content-Type: {CSV}"', f'-H "Content-Type: {TOML}"'
 _PLAIN = re.compile(r"[A-Za-z0-9:/._{}\[\]-]+")  # nothing in it that a shell would change
+_PLACE = re.compile(r"\{(\w+)\}")  # filled in one pass: a value with a place in it stays quoted
 GIVE_TOML = f'-H "Accept: {TOML}"'
 
 
@@ -34,10 +35,12 @@ class Command(NamedTuple):
     @property
     def text(self) -> str:
         """The command as it stands."""
-        filled = self.template
-        for name, value in self.values.items():
-            filled = filled.replace(f"{{{name}}}", shlex.quote(value))
-        return filled
+        return _PLACE.sub(
+            lambda place: (
+                shlex.quote(self.values[place[1]]) if place[1] in self.values else place[0]
+            ),
+            self.template,
+        )
 
 
 class Commands:

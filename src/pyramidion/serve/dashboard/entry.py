@@ -11,10 +11,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from pyramidion.errors import PyramidionError, UnknownCallerError
 from pyramidion.serve.access import Token
 from pyramidion.serve.dashboard.layout import Link
-from pyramidion.serve.dashboard.origins import form_of, refuse_elsewhere
+from pyramidion.serve.dashboard.origins import LOGIN_BYTES, form_of, refuse_elsewhere
 from pyramidion.serve.dashboard.pages import HEADERS, House, Pages, Visit, refused
 from pyramidion.serve.dashboard.sessions import cookie_of, give, take_back
-from pyramidion.serve.gate import CALLER
+from pyramidion.serve.gate import CALLER, PLACE
 
 pages = Pages()
 
@@ -70,7 +70,9 @@ def _login(house: House) -> Callable[[Request], Awaitable[Response]]:
     async def login(request: Request) -> Response:
         try:
             refuse_elsewhere(request)
-            form = await form_of(request, house.service.limits)
+            house.service.admission.enter("requests")
+            request.scope[PLACE] = "requests"
+            form = await form_of(request, house.service.limits, LOGIN_BYTES)
             value, token = _begun(house, request, form.get("token", ""))
         except UnknownCallerError:
             why = "There is no such token. An admin makes one with `pyramidion tokens add`."

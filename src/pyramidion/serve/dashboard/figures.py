@@ -7,6 +7,7 @@ plot shows also stands beside it in a table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 Figure = dict[str, Any]
@@ -65,7 +66,7 @@ def _bars(name: str, x: Sequence[Any], y: Sequence[float], colour: str) -> Figur
 
 def noise(tables: Sequence[Mapping[str, Any]]) -> Figure:
     """The noise in a cell of each table, against the counts that are in its cells."""
-    names = [table["name"] or "(prior)" for table in tables]
+    names = [escape(table["name"], quote=False) or "(prior)" for table in tables]
     return {
         "data": [
             _dots("noise (deviation)", names, [t["deviation"] for t in tables], "--gone", "x"),
@@ -94,7 +95,7 @@ def _dots(
 
 def loss(told: Mapping[str, Any]) -> Figure:
     """A model's loss beside that of knowing the label's rates alone."""
-    names = [told["model"], "prior"]
+    names = [escape(told["model"], quote=False), "prior"]
     bars = _bars("loss", [told["loss"], told["prior"]], [0, 0], "--model")
     bars |= {"orientation": "h", "y": names, "marker": {"color": ["--model", "--gone"]}}
     layout = _layout(170, {"title": {"text": told["kind"]}, "rangemode": "tozero"}, {})

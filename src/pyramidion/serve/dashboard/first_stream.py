@@ -20,7 +20,7 @@ from pyramidion.serve.csv_bodies import CSV
 from pyramidion.serve.dashboard.commands import SAMPLE, Commands
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.pages import Pages, Visit
-from pyramidion.serve.schemas import schema_file
+from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
 from pyramidion.serve.service import refuse_name
 from pyramidion.serve.shapes import TOML
 
@@ -67,7 +67,7 @@ class Choices:
 
     def suggest(self) -> None:
         """Windows of half the file's rows, so that it fills two and a model can be asked."""
-        if self.lines.isdecimal() and int(self.lines) >= 2:
+        if self.lines.isdecimal() and len(self.lines) < 16 and int(self.lines) >= 2:
             self.window = str(max(1, int(self.lines) // 2))
             self.hot = str(max(1, min(int(self.lines), 100_000)))
 
@@ -94,7 +94,8 @@ class Choices:
         """Find out what is wrong with which field, before the planner is asked."""
         self.schema = self.schema.replace("\r\n", "\n")
         for name in ("window", "hot", "retention"):
-            if not getattr(self, name).isdecimal() or not 1 <= int(getattr(self, name)) <= 10**12:
+            text = getattr(self, name)
+            if not text.isdecimal() or len(text) > 13 or not 1 <= int(text) <= 10**12:
                 self.wrong[name] = "This must be a whole number of at least 1."
         if self.length not in LENGTHS or self.by not in ("epsilon", "target"):
             raise FormatError("the form cannot be read; open the page again, and send it")
@@ -102,6 +103,8 @@ class Choices:
             if name == self.by and not _number(getattr(self, name)):
                 self.wrong[name] = f"This must be a number above 0, such as {wanted}."
         try:
+            if len(self.schema) > SCHEMA_BYTES:
+                raise FormatError(f"a schema has {SCHEMA_BYTES} letters at most; shorten it")
             told = schema_file(self.schema.encode(), TOML)
             if told.pop("settings", None) is not None:
                 raise FormatError("the fields below say the settings; leave out [settings]")

@@ -18,12 +18,16 @@ from pyramidion.serve.bodies import body_of, kind_of
 from pyramidion.serve.dashboard.sessions import Session
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.refusals import UnsupportedError
+from pyramidion.serve.routing import apart
 
 FORM = "application/x-www-form-urlencoded"
 WORD = "csrf"
 """The field of a form that has the session's word."""
 FIELDS = 100
 """Fields of a form at most."""
+LOGIN_BYTES, FORM_BYTES = 4_096, 8 << 20
+"""Of a form: of nobody who is known yet, and of others. A part of a file is percent-encoded."""
+SMALL = 1 << 14  # bytes of a form that are read at once, as other bodies are
 ELSEWHERE = "this was not sent from a page of this service; open the page here and send it again"
 
 Form = dict[str, str]
@@ -42,18 +46,25 @@ def refuse_elsewhere(request: Request) -> None:
 
 
 def _own(origin: str, request: Request) -> bool:
-    told = urlsplit(origin)
+    try:
+        told = urlsplit(origin)
+    except ValueError:
+        return False
     return (told.scheme, told.netloc.lower()) == (
         request.url.scheme,
         request.headers.get("host", "").lower(),
     )
 
 
-async def form_of(request: Request, limits: Limits) -> Form:
+async def form_of(request: Request, limits: Limits, most: int = FORM_BYTES) -> Form:
     """The fields of a form; of one that stands twice, the last."""
     if kind_of(request) != FORM:
         raise UnsupportedError(f"a form is sent as {FORM}; send it so")
-    body = await body_of(request, limits)
+    body = await body_of(request, limits, most)
+    return _fields(body) if len(body) <= SMALL else await apart(lambda: _fields(body))
+
+
+def _fields(body: bytes) -> Form:
     try:
         told = parse_qs(
             body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=FIELDS

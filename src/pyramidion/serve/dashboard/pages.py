@@ -179,8 +179,6 @@ def _handler(page: Page, house: House) -> Callable[[Request], Awaitable[Response
         visit: Visit | None = None
         try:
             visit = await _admitted(page, house, request)
-            house.service.admission.enter("requests")
-            request.scope[PLACE] = "requests"
             return await page.endpoint(visit)
         except UnknownCallerError:
             return sent_to_login(house, request)
@@ -211,13 +209,15 @@ async def _admitted(page: Page, house: House, request: Request) -> Visit:
     session, caller = house.sessions.find(cookie_of(request), live=live)
     request.scope[CALLER] = caller.id
     house.service.admission.take(caller.id)
+    caller.refuse_without(page.roles)
+    name = request.path_params.get("stream")
+    stream = None if name is None else house.service.stream(name, caller)
+    house.service.admission.enter("requests")
+    request.scope[PLACE] = "requests"
     form: Form = {}
     if page.method == "POST":
         form = await form_of(request, house.service.limits)
         refuse_wordless(form, session)
-    caller.refuse_without(page.roles)
-    name = request.path_params.get("stream")
-    stream = None if name is None else house.service.stream(name, caller)
     return Visit(request, house, session, caller, page, form, stream)
 
 

@@ -137,7 +137,7 @@
 
   const planning = byId("plan-form");
   if (planning) {
-    let timer = 0, latest = 0;
+    let timer = 0, asking = false, stale = false;
     const lead = () => {
       for (const button of planning.querySelectorAll("button[data-line]")) {
         button.addEventListener("click", () => toLine(Number(button.dataset.line)));
@@ -168,7 +168,11 @@
       byId("plan-said").textContent = facts.join("; ") || "There is no plan: see the fields that are marked.";
     };
     const again = async () => {
-      const mine = (latest += 1);
+      if (asking) { // one plan at a time; what was typed meanwhile is asked for after it
+        stale = true;
+        return;
+      }
+      asking = true;
       const place = byId("planned");
       place.setAttribute("aria-busy", "true");
       const seen = planning.querySelector("input[name=seen]")?.checked;
@@ -179,7 +183,7 @@
         });
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const found = page.getElementById("planned");
-        if (mine !== latest || !found) return;
+        if (stale || !found) return;
         place.replaceChildren(...document.importNode(found, true).childNodes);
         const box = planning.querySelector("input[name=seen]");
         if (box && seen) box.checked = true;
@@ -191,6 +195,11 @@
         // What stands there stays; the buttons ask again.
       } finally {
         place.removeAttribute("aria-busy");
+        asking = false;
+        if (stale) {
+          stale = false;
+          again();
+        }
       }
     };
     planning.addEventListener("input", (event) => {
