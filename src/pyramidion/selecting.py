@@ -54,8 +54,10 @@ class Selecting:
             return
         windows = [window for window in self._hot() if self._kept_back(window)]
         if sum(self._hot()[window] for window in windows) >= FEWEST_ROWS:
-            with suppress(FormatError, StorageError):  # a damaged file stops no new window
-                self._choose(windows, Fraction(1), now)
+            left = [store.ledger.left(window, PURPOSE) for window in windows]
+            most = min(left) if store.settings.private else None
+            with suppress(FormatError, PrivacyError, StorageError):  # none stops a new window
+                self._choose(windows, Fraction(1), now, most)
 
     def choose(self, share: Fraction, now: int) -> Selection:
         """Choose groups for a share of what every window with hot rows kept back for it."""
@@ -80,13 +82,17 @@ class Selecting:
             return all(line.purpose != PURPOSE or line.kind != "spend" for line in lines)
         return self._store.ledger.left(window, PURPOSE) > 0
 
-    def _choose(self, windows: Sequence[int], share: Fraction, now: int) -> Selection:
+    def _choose(
+        self, windows: Sequence[int], share: Fraction, now: int, most: Fraction | None = None
+    ) -> Selection:
         store, settings = self._store, self._store.settings
         amount = self._amount(windows, share)
+        amount = amount if most is None else min(amount, most)
         store.ledger.spend(PURPOSE, amount, windows, now, TOLD)
         reach("select.spent")
         unit = budget_of(settings)[0]
-        coded = Coded.of(self._rows(windows), store.schema.cardinality)
+        came_ = None if store.people.unit is None else self._came(windows)
+        coded = Coded.of(self._rows(windows), store.schema.cardinality, came_)
         # A person may have rows in each window, and then changes scores by all of them.
         k = store.hidden * (len(windows) if store.people.unit is not None else 1)
         found = select(
@@ -96,7 +102,8 @@ class Selecting:
             ",".join(store.schema.feature_names[feature] for feature in group) for group in found
         ]
         self._keep(names, windows)
-        return Selection(tuple(names), tuple(windows), coded.came, unit, amount)
+        rows = sum(number for window, number in came(store).items() if window in windows)
+        return Selection(tuple(names), tuple(windows), rows, unit, amount)
 
     def _amount(self, windows: Sequence[int], share: Fraction) -> Fraction:
         """A share of the least that one of the windows kept back at its birth."""
@@ -117,6 +124,17 @@ class Selecting:
                     f"raise `selection_share`, or wait until later windows alone are hot"
                 )
         return share * min(kept.values())
+
+    def _came(self, windows: Sequence[int]) -> list[int]:
+        """How many rows each batch had when it came, in the order of `_rows`: public."""
+        stored = self._store.hot.stored(lambda _: True)
+        return [
+            rows
+            for window in windows
+            for batch in stored
+            for number, rows in batch.parts
+            if number == window
+        ]
 
     def _rows(self, windows: Sequence[int]) -> Iterator[Observations]:
         for window in windows:

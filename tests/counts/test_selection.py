@@ -129,6 +129,24 @@ def test_of_many_batches_the_newest_rows_are_read(monkeypatch: pytest.MonkeyPatc
     assert (found.came, found.totals.tolist()) == (25, [10, 15])
 
 
+def test_rows_that_were_erased_move_neither_blocks_nor_what_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyramidion.counts.selection.MOST_CODES", 2 * 30)
+    door = Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"s")
+    batches = [
+        door.observations(
+            pa.table({"a": [i] * 10, "b": [1] * 10, "y": [i % 2] * 10, "p": [1.0] * 10})
+        )
+        for i in range(4)
+    ]
+    less = [batches[0], batches[1].take(np.arange(3)), batches[2].take(np.arange(0)), batches[3]]
+    one, other = (Coded.of(iter(part), 2, [10] * 4) for part in (batches, less))
+    assert (len(one), len(other), one.came, other.came) == (30, 13, 30, 30)
+    sizes = [[len(block) for block in found.blocks(3)] for found in (one, other)]
+    assert sizes == [[10, 10, 10], [3, 0, 10]]
+
+
 def test_prior_parts_sum_to_their_weight() -> None:
     for prior in ([1.0], [0.2, 0.8], [0.001, 0.999], np.ones(4096) / 4096):
         assert whole_prior(list(prior)).sum() == WEIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -105,6 +106,27 @@ def test_nothing_is_chosen_where_nothing_was_kept_back_or_no_row_is_hot(stand: S
         store.select_groups()
     with pytest.raises(PrivacyError, match="above 0 and at most 1"):
         store.select_groups(share=2)
+
+
+@pytest.mark.parametrize("method", ["top-k", "center"])
+def test_a_selection_does_not_tell_whether_a_person_had_rows(stand: Stand, method: str) -> None:
+    schema = replace(SCHEMA, unit="who")
+    store = stand.create(schema, **MUCH | {"selection": method, "hot_window": "5d"})
+    rows = batch(2000, 1)
+    who = ["ann" if number < 7 else str(number) for number in range(2000)]
+    at(stand, store, 1)
+    observed(store, rows.append_column("who", pa.array(who)))
+    store.erase_person("ann")
+    assert store.select_groups(share=Fraction(1, 2)).rows == store.status().hot_rows == 2000
+
+
+def test_a_reserve_that_is_partly_spent_stops_no_new_window(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"selection_every": 1}), 1)
+    store.select_groups(share=Fraction(2, 3))
+    fed(stand, store, 5, 11, 15)
+    assert len(store.status().windows) == 2
+    whole = budget_of(store.settings)[1] * Fraction("0.4")
+    assert all(sum(paid) <= whole for paid in spends(store).values())
 
 
 def test_the_charge_is_durable_before_a_row_is_looked_at(

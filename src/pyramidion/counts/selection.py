@@ -88,8 +88,17 @@ class Coded:
         self._under: dict[bytes, Coded] = {}
 
     @classmethod
-    def of(cls, batches: Iterable[Observations], classes: int) -> Coded:
-        """The newest rows of some batches, as many as fit: how many is public. Even prior."""
+    def of(
+        cls, batches: Iterable[Observations], classes: int, came: Sequence[int] | None = None
+    ) -> Coded:
+        """The newest rows of some batches, as many as fit: how many is public. Even prior.
+
+        ``came`` says how many rows each batch had when it came, where some may have been erased
+        since: then which batches are read, and which block a row is in, goes by that alone. So
+        nothing moves by rows that are not there, and a batch that does not fit is left out whole.
+        """
+        if came is not None:
+            return cls._of_whole(batches, classes, came)
         keys: deque[NDArray[np.uint64]] = deque()
         labels: deque[NDArray[np.int64]] = deque()
         held, most = 0, MOST_ROWS
@@ -112,6 +121,20 @@ class Coded:
             column = np.concatenate([rows[f] for rows in keys])[-most:]
             codes[f] = np.unique(column[kept], return_inverse=True)[1]
         return cls(codes, label[kept], whole, kept, len(label))
+
+    @classmethod
+    def _of_whole(cls, batches: Iterable[Observations], classes: int, came: Sequence[int]) -> Coded:
+        """The newest batches that fit, whole: all rows of one have the place it came at."""
+        after = np.cumsum(came[::-1])[::-1]  # rows that came with a batch and later
+        read, sizes = list[Observations](), list[int]()
+        for batch, size, later in zip(batches, came, after, strict=True):
+            if later <= min(MOST_ROWS, MOST_CODES // len(batch.encoder.schema.features)):
+                read.append(batch)
+                sizes.append(size)
+        made = cls.of(read, classes)
+        begins = np.cumsum([0, *sizes])[:-1]
+        lying = np.repeat(begins, [len(batch) for batch in read])
+        return cls(made.codes, made.labels, made.prior, lying[made._places], sum(sizes))
 
     def __len__(self) -> int:
         return len(self.labels)
