@@ -15,12 +15,14 @@ from pyarrow import csv
 
 from pyramidion.cli.program import main
 from pyramidion.draft import draft
+from pyramidion.errors import FormatError, TooLargeError
 from pyramidion.learn.choices import CHOICES
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.schema import Categorical, Label, Schema
 from pyramidion.serve import shapes
-from pyramidion.serve.csv_bodies import CSV
+from pyramidion.serve.csv_bodies import CSV, draft_from
 from pyramidion.serve.limits import Limits
+from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import TOML
 from tests.serve.services import Inside, error_of
 from tests.store.stores import rows
@@ -176,6 +178,27 @@ def test_where_a_schema_is_no_toml_is_said_and_not_what_stands_there(shared: Ins
     assert error_of(answer) == (422, "FormatError")
     assert "line 2, column 8" in answer.json()["error"]["message"]
     assert "Zq7" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "key", ["a" + ".a" * 200, '"a b"' + ' . "a b"' * 200, "x = {a" + ".'a'" * 200]
+)
+def test_a_key_of_many_parts_is_refused_before_it_is_read(key: str) -> None:
+    with pytest.raises(FormatError, match="more than 100 parts"):
+        schema_file(f"{key} = 1".encode(), TOML)
+
+
+def test_a_schema_with_many_points_is_read() -> None:
+    text = (
+        f"values = {[f'10.0.0.{n}' for n in range(200)]}\nedges = {[n / 7 for n in range(200)]}\n"
+    )
+    assert len(schema_file(text.encode(), TOML)["values"]) == 200
+
+
+@pytest.mark.parametrize("before", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf\n"])
+def test_columns_are_counted_whatever_lines_stand_before_them(before: bytes) -> None:
+    with pytest.raises(TooLargeError, match="columns"):
+        draft_from(before + b"a" + b",b" * 10_000 + b"\n", Limits())
 
 
 def test_a_plan_for_more_tables_than_may_be_is_refused(shared: Inside) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, sync_playwright
 
 from pyramidion import Categorical, Label, Schema
+from pyramidion.serve.dashboard.commands import Commands
 from pyramidion.serve.dashboard.first_rows import MOST
 from tests.conftest import ROOT
 from tests.serve.dashboard.filled import logged_in, word_of
@@ -384,3 +386,10 @@ def test_names_in_a_schema_and_a_file_cannot_become_markup(visitor: httpx.Client
     for text in (answer.text, page):
         assert "<script>x" not in text
         assert "<script>y" not in text
+
+
+def test_a_value_with_a_place_in_it_stays_quoted() -> None:
+    told = Commands("http://h").observe("s", "a{file};touch x;{key}").text
+    words = shlex.split(told.splitlines()[0])
+    assert "@a{file};touch x;{key}" in words
+    assert "touch" not in words

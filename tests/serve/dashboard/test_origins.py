@@ -20,6 +20,7 @@ ELSEWHERE: list[dict[str, str]] = [
     {"Sec-Fetch-Site": "none"},
     {"Origin": "http://testserver", "Sec-Fetch-Site": "cross-site"},
     {"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"},
+    {"Origin": "http://["},
 ]
 
 
@@ -78,3 +79,9 @@ def test_the_right_form_is_taken_from_browsers_old_and_new(guarded: Guarded) -> 
         told = visitor.client.post(path, data=form, headers=headers)
         assert told.status_code == 200
         assert "Sound." in told.text
+
+
+def test_a_login_is_short_and_longer_ones_are_not_read(guarded: Guarded) -> None:
+    visitor = Visitor(guarded)
+    assert visitor.log_in("%" * 5_000).status_code == 413
+    assert visitor.log_in("x" * 2_000).status_code == 401
