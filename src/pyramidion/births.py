@@ -119,7 +119,10 @@ class Births:
 
     @property
     def dropped(self) -> dict[str, list[float]]:
-        """The groups that were chosen and dropped: gain, its error and windows at that time."""
+        """The groups that were chosen and dropped: 0, 0 and the windows that counted them then.
+
+        What these told is not kept: it would outlive those of them that go first.
+        """
         every = self._readings.of("selection").values()
         there = {name: told for values in every for name, told in values.items() if name and told}
         return {name: told for name, told in there.items() if name not in self.chosen}

@@ -29,13 +29,16 @@ def add_group(store: Lifecycle, group: Iterable[str]) -> None:
 def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
     """Erase a feature (its column in hot rows too) or a group: its tables in every window.
 
-    Its share of the budget returns with the next window that is opened.
+    Its share of the budget returns with the next window that is opened. The record does not name
+    a group that was chosen, nor does the ledger from then on: its name is known from rows.
     """
     with store.moves, store.arrivals:
         settle(store, now)
         schema, feature = store.schema.less(name), name in store.schema.feature_names
         kept = {PRIOR, *schema.table_names}
         rows = store.hot.rewritten(lambda t: records.without(t, [name])) if feature else []
+        chosen = store.births.chosen
+        unnamed = {group for group in chosen if group not in kept}
         dropped = [n for n in store.births.dropped if not feature or name not in n.split(",")]
         read = store.readings.without(lambda of: of not in (*kept, *schema.binned, *dropped))
 
@@ -43,6 +46,8 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
             store.catalogue.note(schema=schema.to_toml())
             store.hot.replace(rows)
             store.readings.replace(read)
+            if unnamed:
+                store.catalogue.unname_tables(lambda table: bare(table) in unnamed)
 
         def after() -> None:
             store.readings.replaced(read)
@@ -53,10 +58,10 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         drop(
             store,
             lambda table: bare(table) in kept,
-            f"feature or group {name!r}",
+            "1 chosen group" if name in chosen else f"feature or group {name!r}",
             why,
             now,
-            told=f"{name!r} was withdrawn",
+            told=f"{'a chosen group' if name in chosen else repr(name)} was withdrawn",
             keys=[step.key.id for step, _ in rows] + [old.key.id for old, _ in read],
             before=before,
             after=after,

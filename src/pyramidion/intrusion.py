@@ -118,6 +118,7 @@ def _end(
                 store.catalogue.run(
                     "UPDATE nodes SET state = 'sealed' WHERE number = ?", node.number
                 )
+            store.sum_tables(_numbers(empty))
             store.forget_nodes(node.number for node in idle)
             store.hot.close(steps)
 

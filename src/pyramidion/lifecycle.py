@@ -171,6 +171,8 @@ class Lifecycle:
 
     def _load(self) -> None:
         with self.catalogue.transaction():
+            begun = self.catalogue.all("SELECT number FROM windows WHERE state = 'opening'")
+            self.sum_tables([row["number"] for row in begun])
             self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
             self.catalogue.run("UPDATE nodes SET state = 'erased' WHERE state = 'opening'")
         self._load_complete()
@@ -601,6 +603,7 @@ class Lifecycle:
                 self.catalogue.run(
                     "UPDATE windows SET state = 'erased' WHERE number = ?", window.number
                 )
+                self.sum_tables([window.number])
 
     # --- retire and erase ---------------------------------------------------------------------
 
@@ -710,8 +713,7 @@ class Lifecycle:
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
-                if self.settings.weights_share or self.settings.selection_share:
-                    self.catalogue.sum_tables(windows)  # names and shares tell what was read
+                self.sum_tables(windows)
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
@@ -727,6 +729,12 @@ class Lifecycle:
                 after()
 
             self.keys.erase(what, why, now, forget, forgotten, self._remove_strangers)
+
+    def sum_tables(self, windows: Collection[int]) -> None:
+        """Of windows that end, names and shares of tables go where they tell what was read;
+        within a transaction."""
+        if self.settings.weights_share or self.settings.selection_share:
+            self.catalogue.sum_tables(windows)
 
     def forget_past(self, now: int) -> None:
         """What is remembered of the past (row totals, times, names) ends with the retention."""

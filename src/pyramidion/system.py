@@ -528,13 +528,18 @@ class Pyramid:
         """
         self._usable()
         now = self._now()
-        told: dict[str, Fact] = {"name": name, "why": why}
 
         def done() -> None:
             withdraw(self._lifecycle, name, why, now)
             self._settle_vault()
 
-        self._noted("tables.withdrawn", now, told, done)
+        def noted() -> None:
+            told: dict[str, Fact] = {"why": why}
+            if name not in self._lifecycle.births.chosen:  # known from rows, and the log is kept
+                told = {"name": name, **told}
+            self._untold.do("tables.withdrawn", now, told, done)
+
+        self._threads.move(noted)
         self._keep(now)
 
     # --- somebody asks to be forgotten -------------------------------------------------

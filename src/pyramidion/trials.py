@@ -3,7 +3,8 @@
 A group that was chosen from hot rows is counted on trial, for those rows are few. Sealed tables
 say how much it really tells; they are private, so asking them is free. It is *kept* while it
 tells more than its parts by three times the error of that, and *dropped* where it does not after
-`trial_windows`. Why is kept with what was chosen.
+`trial_windows`. After how many windows is kept with what was chosen; figures are not, for the
+windows that told them may go first.
 
 What was chosen goes with the oldest window that was read for it: then its groups go, too,
 unless they were chosen again since.
@@ -28,6 +29,7 @@ _GAINS: WeakKeyDictionary[Arena, dict[str, Agreement | None]] = WeakKeyDictionar
 """By the tables that they were told by, with which they go."""
 BY_HAND = "named in the schema, or by hand"
 NOT_YET = "no sealed window counts it yet"
+PAST = "the window that it was chosen from is past its time"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class GroupStatus:
     """A group that is counted, or was: how it came, what sealed tables say of it, and why.
 
     ``state`` is "by hand", "trial", "kept" or "dropped". ``gain`` is what two rows with the same
-    key agree more than its parts explain, ``error`` its standard error: P2, from sealed tables.
+    key agree more than its parts explain, ``error`` its standard error: P2, from sealed tables
+    that are there. Of a dropped one both are None.
     """
 
     name: str
@@ -53,16 +56,17 @@ def groups_of(store: Lifecycle) -> list[GroupStatus]:
     found = [
         _judged(store, group, chosen=",".join(group) in chosen) for group in store.schema.groups
     ]
-    for name, (value, error, windows) in store.births.dropped.items():
-        told = (name, tuple(name.split(",")), "dropped", int(windows), value, error)
-        found.append(GroupStatus(*told, _less(value, error, int(windows))))
+    for name, (*_, windows) in store.births.dropped.items():
+        told = (name, tuple(name.split(",")), "dropped", int(windows), None, None)
+        why = f"its tables told too little in {_counted(int(windows))}" if windows else PAST
+        found.append(GroupStatus(*told, why))
     return found
 
 
 def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupStatus:
     name = ",".join(group)
     windows, told = 0, None
-    if store.complete is not None:
+    if store.complete is not None and store.published:
         tables = store.complete.layout.tables
         windows = max((t.windows for t in tables if bare(t.name) == name), default=0)
         told = _gain(store, store.complete, name) if windows else None
@@ -86,11 +90,14 @@ def _gain(store: Lifecycle, complete: Arena, name: str) -> Agreement | None:
 
 
 def _less(value: float, error: float, windows: int) -> str:
-    counted = f"{windows} window{'s' if windows != 1 else ''}"
     return (
-        f"it tells {value:.3g} more than its parts in {counted}, not above {SURE:g} errors of "
-        f"{error:.2g}"
+        f"it tells {value:.3g} more than its parts in {_counted(windows)}, not above {SURE:g} "
+        f"errors of {error:.2g}"
     )
+
+
+def _counted(windows: int) -> str:
+    return f"{windows} window{'s' if windows != 1 else ''}"
 
 
 def _rows(store: Lifecycle) -> dict[str, int]:
@@ -108,7 +115,7 @@ def drop_failed(store: Lifecycle, now: int) -> list[str]:
     if not store.births.chosen:
         return []
     over = [g for g in groups_of(store) if g.state == "trial" and g.windows >= trial]
-    failed = {g.name: [g.gain or 0.0, g.error or 0.0, float(g.windows)] for g in over}
+    failed = {group.name: [0.0, 0.0, float(group.windows)] for group in over}
     if failed:
         with suppress(FormatError, StorageError):  # a damaged window can be mended; later, then
             _drop(store, failed, "its tables tell too little", now)
@@ -120,8 +127,7 @@ def drop_orphans(store: Lifecycle, windows: Collection[int], now: int) -> None:
     chosen = store.births.chosen
     gone = [name for name, read in chosen.items() if set(read) <= set(windows)]
     if gone:
-        why = "the window that it was chosen from is past its time"
-        _drop(store, {name: [0.0, 0.0, 0.0] for name in gone}, why, now, damaged=True)
+        _drop(store, {name: [0.0, 0.0, 0.0] for name in gone}, PAST, now, damaged=True)
 
 
 def _drop(
@@ -132,7 +138,10 @@ def _drop(
     *,
     damaged: bool = False,
 ) -> None:
-    """Erase the tables of chosen groups. The record does not say which: that goes in time."""
+    """Erase the tables of chosen groups, and their names in the ledger.
+
+    The record does not say which: that goes in time.
+    """
     schema = store.schema
     for name in gone:
         schema = schema.less(name)
@@ -149,6 +158,7 @@ def _drop(
 
     def before() -> None:
         store.catalogue.note(schema=schema.to_toml())
+        store.catalogue.unname_tables(lambda table: bare(table) in gone)
         store.readings.replace(read)
         kept.extend(store.readings.put(window, "selection", told) for window, told in marked)
 

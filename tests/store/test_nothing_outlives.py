@@ -94,7 +94,7 @@ CATALOGUE = {
     "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
     "ledger": {
         **dict.fromkeys(("id", "window", "kind", "amount", "at", "why"), PUBLIC),
-        "purpose": f"{PUBLIC}; or {CHOSEN}, of tables until their window is forgotten",
+        "purpose": f"{PUBLIC}; or {CHOSEN}, until they or their window go",
     },
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
     "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
@@ -135,7 +135,7 @@ ENTRIES = {
     "rows.read": dict.fromkeys(("by", "token", "what"), PUBLIC),
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
-    "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},
+    "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},  # no name of a chosen group
 }
 """The facts of each kind of entry of an audit log."""
 HEADER = dict.fromkeys(

@@ -15,6 +15,8 @@ from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, Setting
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.privacy.budget import budget_of
 from pyramidion.selecting import Selecting
+from pyramidion.storage.catalogue import FORGOTTEN
+from pyramidion.trials import drop_failed
 from tests.store.stores import DAY, START, Stand, cells, observed, populating, sealed
 
 NAMES = ("a", "b", "c", "d")
@@ -65,6 +67,28 @@ def spends(store: Pyramid) -> dict[int, list[Fraction]]:
         ]
         for window in store.ledger.report().windows
     }
+
+
+def tables(store: Pyramid) -> dict[int, dict[str, Fraction]]:
+    """What each window paid for tables, as the ledger names them."""
+    return {
+        window.number: {line.purpose: line.amount for line in window.lines if line.kind == "table"}
+        for window in store.ledger.report().windows
+    }
+
+
+def totals(store: Pyramid) -> list[tuple[Fraction, Fraction, Fraction]]:
+    """What each window spent and has left, and what its tables cost."""
+    cost = {number: sum(paid.values(), Fraction(0)) for number, paid in tables(store).items()}
+    windows = store.ledger.report().windows
+    return [(window.spent, window.left, cost[window.number]) for window in windows]
+
+
+def standing(stand: Stand, name: str) -> bool:
+    """Whether a name stands in the files of a closed store, in the clear."""
+    stand.close()
+    files = [path for path in stand.path.rglob("*") if path.is_file()]
+    return any(name.encode() in path.read_bytes() for path in files)
 
 
 def states(store: Pyramid) -> dict[str, str]:
@@ -266,7 +290,9 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     fed(stand, store, 31, strength=0.0)
     (group,) = store.groups()
     assert (group.name, group.state, group.windows) == (name, "dropped", 2)
-    assert "not above 3 errors" in group.why
+    assert (group.gain, group.error) == (None, None)  # the windows they are of may go earlier
+    assert group.why == "its tables told too little in 2 windows"
+    assert store._lifecycle.births.dropped == {name: [0.0, 0.0, 2.0]}
     assert store.schema.groups == ()
     assert name not in cells(sealed(store, 2))
     assert name not in cells(populating(store))
@@ -278,12 +304,56 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     assert name not in store.select_groups().groups
 
 
+def test_a_group_is_not_judged_by_tables_that_are_not_served_yet(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1, strength=0.0)
+    (name,) = store.select_groups().groups
+    fed(stand, store, 11, 21, strength=0.0)
+    lifecycle = store._lifecycle
+    assert store.groups()[0].windows == 1
+    lifecycle.published = False
+    (group,) = store.groups()
+    assert (group.state, group.windows, group.gain) == ("trial", 0, None)
+    assert group.why == "no sealed window counts it yet"
+    lifecycle.settings = replace(lifecycle.settings, trial_windows=1)
+    assert drop_failed(lifecycle, 0) == []
+    lifecycle.published = True
+    now = int(stand.clock.now * 1e6)
+    assert drop_failed(lifecycle, now) == [name]
+
+
 def test_a_chosen_group_can_be_withdrawn_by_hand(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
     store.select_groups()
     store.withdraw("b,d", why="not wanted")
     assert store.groups() == []
     assert stand.reopen().groups() == []
+
+
+def test_the_name_of_a_chosen_group_that_is_withdrawn_stands_nowhere_any_more(
+    stand: Stand,
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    before, paid = totals(store), tables(store)[2]["b,d"]
+    store.withdraw("b,d", why="not wanted")
+    assert totals(store) == before
+    assert tables(store)[2][FORGOTTEN] == paid
+    assert store.status().deletions[-1].what == "1 chosen group"
+    (entry,) = (e for e in store.audit_log.entries() if e.kind == "tables.withdrawn")
+    assert dict(entry.facts) == {"why": "not wanted"}
+    assert not standing(stand, "b,d")
+
+
+def test_a_chosen_group_that_goes_with_a_feature_leaves_the_ledger(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    before = totals(store)
+    store.withdraw("d", why="not wanted")
+    assert totals(store) == before
+    assert "d" in tables(store)[2]  # a feature is public
+    assert not standing(stand, "b,d")
 
 
 # --- what is forgotten --------------------------------------------------------------------------
@@ -303,6 +373,74 @@ def test_what_was_chosen_is_known_after_a_restart_and_goes_with_the_window_it_is
     assert store._lifecycle.readings.of("selection") == {}
     assert "b,d" not in cells(sealed(store, 2))
     assert stand.reopen().schema.groups == ()
+
+
+def test_names_of_groups_that_were_dropped_leave_the_ledger_and_totals_stay(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"retention": "60d"}), 1, strength=0.0)
+    (name,) = store.select_groups().groups
+    fed(stand, store, 11, 21, strength=0.0)
+    before, paid = totals(store), tables(store)
+    fed(stand, store, 31, strength=0.0)
+    assert states(store) == {name: "dropped"}
+    assert totals(store)[:3] == before
+    for number in (2, 3):
+        expected = {**paid[number], FORGOTTEN: paid[number][name]}
+        assert tables(store)[number] == {n: a for n, a in expected.items() if n != name}
+    fed(stand, store, 41)
+    (other,) = store.select_groups().groups
+    fed(stand, store, 51)
+    store.withdraw(other, why="a second one")
+    assert FORGOTTEN in tables(store)[6]
+    fed(stand, store, 61, 82)
+    assert list(tables(store)[3]) == [FORGOTTEN]  # all of a forgotten window
+    assert not standing(stand, name)
+
+
+def test_a_window_that_is_rebuilt_is_paid_for_the_tables_that_are_left(stand: Stand) -> None:
+    given = MUCH | {"rebuild_share": 0.1, "hot_window": "20d"}
+    store = fed(stand, stand.create(SCHEMA, **given), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21)
+    store.withdraw("b,d", why="not wanted")
+    assert store.rebuild(2, why="again").rows == 3000
+    assert "b,d" not in cells(sealed(store, 2))
+
+
+def test_windows_that_end_without_a_row_do_not_keep_names_of_chosen_groups(
+    stand: Stand,
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    at(stand, store, 11)
+    assert store.reseed(why="as if").opened == 2
+    done = store.reseed(why="as if again")
+    assert (done.dropped, done.opened) == ((2,), 3)
+    before = totals(store)
+    assert list(tables(store)[2]) == [FORGOTTEN]
+    at(stand, store, 21)  # nobody came to that, either
+    assert list(tables(store)[3]) == [FORGOTTEN]
+    assert totals(store)[: len(before)] == before
+
+
+def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+
+    def charged(point: str) -> None:
+        if point == "open.charged":
+            raise StateError("as if killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pyramidion.lifecycle.reach", charged)
+        with pytest.raises(StateError, match="as if killed"):
+            store._lifecycle.open(1, int(stand.clock.now * 1e6))
+    before = totals(store)
+    assert "b,d" in tables(store)[2]
+    store = stand.reopen()
+    assert list(tables(store)[2]) == [FORGOTTEN]
+    assert totals(store)[:2] == before
 
 
 def test_a_group_that_was_chosen_again_stays_with_the_later_window(stand: Stand) -> None:

@@ -70,7 +70,8 @@ class Book(Protocol):
         """Add lines, all or none, durable on return.
 
         None is ever changed or dropped; but of a window that is forgotten, the lines of its
-        tables may be summed: how they shared can follow from rows that are forgotten, too.
+        tables may be summed: how they shared can follow from rows that are forgotten, too. So
+        may those of tables that were dropped, where rows told which they are.
         """
 
 

@@ -41,7 +41,7 @@ from pyramidion.privacy.ledger import Line
 
 FORMAT = 6
 FORGOTTEN = "all tables"
-"""The purpose of what the tables of a forgotten window cost."""
+"""The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
 BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
 
@@ -325,6 +325,25 @@ class Catalogue:
                 self.run("DELETE FROM ledger WHERE window = ? AND kind = 'table'", window)
                 total = sum((line.amount for line in tables), Fraction(0))
                 self.write([replace(tables[0], purpose=FORGOTTEN, amount=total)])
+
+    def unname_tables(self, gone: Callable[[str], bool]) -> None:
+        """Leave of some tables what they cost together in each window; in a transaction.
+
+        What each window spent stays the same, to the last digit.
+        """
+        found: dict[int, list[Line]] = {}
+        for line in self.lines():
+            if line.kind == "table" and (line.purpose == FORGOTTEN or gone(line.purpose)):
+                found.setdefault(line.window, []).append(line)
+        for window, tables in found.items():
+            named = [line for line in tables if line.purpose != FORGOTTEN]
+            if named:
+                self.run_all(
+                    "DELETE FROM ledger WHERE window = ? AND kind = 'table' AND purpose = ?",
+                    [(window, line.purpose) for line in tables],
+                )
+                total = sum((line.amount for line in tables), Fraction(0))
+                self.write([replace(named[0], purpose=FORGOTTEN, amount=total)])
 
     # --- files -----------------------------------------------------------------------
 
