@@ -112,8 +112,8 @@ def test_tables_like_those_of_a_schema_are_audited(monkeypatch: pytest.MonkeyPat
 def test_a_store_that_charges_too_little_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Ledger.open
 
-    def cheap(self: Ledger, window: int, tables: Any, reserves: Any, now: int) -> None:
-        real(self, window, {name: share / 4 for name, share in tables.items()}, reserves, now)
+    def cheap(self: Ledger, window: int, tables: Any, *others: Any) -> None:
+        real(self, window, {name: share / 4 for name, share in tables.items()}, *others)
 
     monkeypatch.setattr(Ledger, "open", cheap)
     assert gaussian().alarm

@@ -149,7 +149,8 @@ def test_every_setting_is_a_parameter_with_the_same_default_but_the_store_s_are_
 
 def test_the_knobs_of_a_store_are_those_of_windows_by_time_and_of_reserves() -> None:
     assert [knob.name for knob in Settings.knobs() if knob.store] == [
-        "count_window", "retention", "hot_window", "hot_rows", "hot_step", "hot_step_rows",
+        "count_window", "windows", "tree_radix", "tree_depth", "tree_shares", "retention",
+        "hot_window", "hot_rows", "hot_step", "hot_step_rows",
         "max_skew", "origin", "checkpoint_rows", "train_within", "weights_every", "bins_share",
         "bins_every", "selection_share", "selection", "selection_groups", "selection_parts",
         "selection_every", "selection_tables", "trial_windows", "rebuild_share", "unit_block",

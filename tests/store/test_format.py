@@ -177,7 +177,11 @@ def test_a_store_of_format_1_opens_and_gives_the_numbers_it_gave(
     assert found == pytest.approx(np.array(kept["features"]), abs=1e-6)
     assert {str(k): list(v) for k, v in states(store).items()} == kept["windows"]
     assert store.status().hot_rows == kept["hot_rows"]
-    assert json.loads(json.dumps(store.ledger.report().to_dict())) == kept["ledger"]
+    told = json.loads(json.dumps(store.ledger.report().to_dict()))
+    for window in told["windows"]:  # sums of the lines, which are told since
+        for name in ("tables", "tables_exact", "reserves"):
+            del window[name]
+    assert told == kept["ledger"]
 
 
 def test_a_store_of_format_1_goes_on(stand: Stand, kept: dict[str, object]) -> None:

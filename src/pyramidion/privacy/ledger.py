@@ -118,7 +118,7 @@ class WindowReport:
             "unit": self.unit,
             **_told(budget=self.budget, spent=self.spent, left=self.left),
             **_promised(self.epsilon, self.delta),
-            **_told(tables=_sum(self.lines, "table")),
+            **_told(tables=_sum(self.lines, *BORN)),
             "reserves": [
                 {"purpose": line.purpose}
                 | _told(reserved=line.amount, used=self.used(line.purpose))

@@ -15,7 +15,7 @@ import pytest
 
 from pyramidion.errors import FormatError, TooLargeError
 from pyramidion.serve.arrow_bodies import table_from
-from pyramidion.serve.bodies import ARROW, JSON, rows_from
+from pyramidion.serve.bodies import ARROW, JSON, Wanted, rows_from
 from pyramidion.serve.limits import Limits
 from tests.serve.security.guarded import (
     ARROW_IN,
@@ -26,7 +26,7 @@ from tests.serve.security.guarded import (
     arrow_bytes,
     code_of,
 )
-from tests.store.stores import rows
+from tests.store.stores import SCHEMA, rows
 
 LIMITS = Limits()
 ROWS = {
@@ -350,7 +350,7 @@ def test_whatever_value_a_row_has_it_is_taken_or_refused(
 
 
 def test_of_names_that_are_there_twice_the_last_counts() -> None:
-    found, count = rows_from(b'{"a": 1, "a": 2}', JSON, LIMITS)
+    found, count = rows_from(b'{"a": 1, "a": 2}', JSON, LIMITS, Wanted(SCHEMA, ()))
     assert (found, count) == ([{"a": 2}], 1)
 
 

@@ -38,6 +38,7 @@ TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("GET", f"{S}/windows"): ANY,
     ("GET", f"{S}/tables"): ANY,
     ("GET", f"{S}/groups"): ANY,
+    ("POST", f"{S}/groups/select"): frozenset({"admin"}),
     ("GET", f"{S}/ledger"): ANY,
     ("GET", f"{S}/ledger/{{window}}"): ANY,
     ("POST", f"{S}/groups"): frozenset({"admin"}),
