@@ -40,6 +40,12 @@ FLIGHT: dict[str, Any] = {
 FLIGHT |= dict.fromkeys(("hour", "weekday", "precip", "visib", "wind_speed", "humid"))
 
 
+def _hearing() -> None:
+    """In the child: SIGINT is ignored behind `&`, SIGHUP behind nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Living:
     """A `pyramidion live` of its own, whose temporary directories lie where we look."""
 
@@ -50,7 +56,7 @@ class Living:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored behind `&`
+            preexec_fn=_hearing,
         )
 
     def address(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import date
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, ours_to_interrupt
 from pyramidion.cli.progress import bar, remark, warn
-from pyramidion.cli.scratch import hear_nothing, scratch, stop_if_asked
+from pyramidion.cli.scratch import hear_nothing, scratch
 from pyramidion.cli.serve import PORT, ROLES, SERVED
 from pyramidion.errors import PyramidionError, StorageError
 from pyramidion.extras import refuse_missing
@@ -140,7 +140,7 @@ def live(arguments: argparse.Namespace) -> None:
                 first,
                 keys=holder.format(stream=STREAM),
                 vault=place / "vault",
-                watch=watched(progress.update),
+                watch=progress.update,
             )
         with (
             logged(troubles=True),
@@ -150,16 +150,6 @@ def live(arguments: argparse.Namespace) -> None:
     remark(arguments, "stopped; all of it is removed")
     if problem is not None:
         raise problem
-
-
-def watched(update: Callable[[int], object]) -> Callable[[int], object]:
-    """What is told of each piece of work; and who asked to stop meanwhile is heard."""
-
-    def told(rows: int) -> None:
-        stop_if_asked()
-        update(rows)
-
-    return told
 
 
 def _flowing(
@@ -184,7 +174,6 @@ def _flowing(
         pace = arguments.pace
         flow = Flow(client, loaded, clock, first, pace=pace, tell=shown.tell, stop=stop)
         try:
-            stop_if_asked()
             shown.introduce(url, login)
             flow.start()
             shown.watch(flow, stop)

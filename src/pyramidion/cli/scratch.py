@@ -22,9 +22,6 @@ from typing import Any
 
 PREFIX = "pyramidion-demo-"
 STOPS = (signal.SIGINT, signal.SIGTERM)
-PATIENCE = 10.0  # seconds that clearing up may take before a signal is heard again
-_asked: list[float] = []
-"""When somebody asked to stop."""
 YOUNG = 60.0  # seconds: an empty directory may belong to a run that is about to lock it
 
 
@@ -35,7 +32,6 @@ def scratch(number: int, say: Callable[[str], object]) -> Iterator[list[Path]]:
     asked = list[int]()
     made = list[Path]()
     locks = list[int]()
-    _asked.clear()
     if threading.current_thread() is threading.main_thread():
         noting = lambda number, _: asked.append(number)  # noqa: E731
         heard = {each: signal.signal(each, noting) for each in STOPS}
@@ -71,17 +67,8 @@ def hear_nothing() -> None:
 
 
 def _stop(_: int, __: FrameType | None) -> None:
-    """Stop once; a second time only where the first was lost, as in a finalizer it can be."""
-    again = _asked and time.monotonic() < _asked[-1] + PATIENCE
-    _asked.append(time.monotonic())
-    if not again:
-        raise KeyboardInterrupt
-
-
-def stop_if_asked() -> None:
-    """Raise where somebody asked to stop and that was lost on the way; call it now and then."""
-    if _asked:
-        raise KeyboardInterrupt
+    hear_nothing()
+    raise KeyboardInterrupt
 
 
 def _as_terminated(_: int, __: FrameType | None) -> None:
