@@ -6,6 +6,8 @@ import io
 import json
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import jsonschema_rs
@@ -13,17 +15,20 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
+from pyramidion.bundles import Arrival
 from pyramidion.cli.program import main
 from pyramidion.draft import draft
-from pyramidion.errors import FormatError, TooLargeError
+from pyramidion.errors import BusyError, FormatError, TooLargeError
 from pyramidion.learn.choices import CHOICES
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.schema import Categorical, Label, Schema
 from pyramidion.serve import shapes
 from pyramidion.serve.csv_bodies import CSV, draft_from
 from pyramidion.serve.limits import Limits
+from pyramidion.serve.routes_beginning import _one_by_one
 from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import TOML
+from pyramidion.storage.hot import Receipt
 from tests.serve.services import Inside, error_of
 from tests.store.stores import rows
 
@@ -211,6 +216,28 @@ def test_a_plan_for_more_tables_than_may_be_is_refused(shared: Inside) -> None:
     assert error_of(answer) == (413, "TooLargeError")
 
 
+def test_a_plan_for_an_error_is_made_for_fewer_tables(shared: Inside) -> None:
+    wide = Schema(
+        features=[Categorical(f"f{n}") for n in range(Limits().target_tables + 1)],
+        label=Label("y", classes=[0, 1]),
+    )
+    query = {"rows": "5000", "target": "0.1"}
+    answer = shared.caller("admin").post("/v1/plans", params=query, json={"schema": wide.to_toml()})
+    assert error_of(answer) == (413, "TooLargeError")
+
+
+def test_two_plans_are_made_at_once_and_who_asks_for_a_third_comes_back(shared: Inside) -> None:
+    query, told = {"rows": "5000", "epsilon": "1"}, {"schema": SCHEMA.to_toml()}
+    caller = shared.caller("admin")
+    with _one_by_one():
+        assert caller.post("/v1/plans", params=query, json=told).status_code == 200
+        with _one_by_one():
+            answer = caller.post("/v1/plans", params=query, json=told)
+            assert error_of(answer) == (429, "BusyError")
+            assert int(answer.headers["retry-after"]) > 0
+    assert caller.post("/v1/plans", params=query, json=told).status_code == 200
+
+
 # --- rows as CSV ----------------------------------------------------------------------------
 
 
@@ -274,6 +301,27 @@ def test_csv_of_more_rows_than_a_window_takes_is_taken_in_parts(inside: Inside) 
     answer = caller.post(f"{STREAM}/observations", content=body, headers=headers)
     assert answer.json() == {"accepted": 9, "refused": 0, "late": 0, "blanked": 0}
     assert caller.get(STREAM).json()["hot_rows"] == 9
+
+
+def test_once_parts_of_a_file_are_in_a_full_queue_is_waited_for(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside.create(count_window="4 rows", hot_rows=100)
+    stream, parts = inside.service._streams["s"], list[str]()
+    real = stream.observe
+
+    def full(arrival: Arrival, number: int, size: int) -> Future[Receipt]:
+        parts.append("full" if len(parts) in (0, 2) else "in")
+        if parts[-1] == "full":
+            raise BusyError("too much waits already; come back", retry_after=0)
+        return real(arrival, number, size)
+
+    monkeypatch.setattr(stream, "observe", full)
+    body = csv_bytes(rows(9, inside.clock.now))
+    ask = partial(inside.caller().post, f"{STREAM}/observations", content=body, headers=AS_CSV)
+    assert error_of(ask()) == (429, "BusyError")  # nothing is in yet
+    assert ask().json()["accepted"] == 9
+    assert parts == ["full", "in", "full", "in", "in"]
 
 
 def test_the_schema_of_a_stream_is_told(shared: Inside) -> None:

@@ -328,6 +328,9 @@ def test_many_features_are_asked_for_in_one_line(inside: Inside) -> None:
     visitor, here = logged_in(inside.url, inside.token()), "/streams/s/first-steps"
     rows = "\n".join([",".join(names), *lines])
     assert sent(visitor, f"{here}/rows", here, rows=rows).status_code == 200
+    for name in ("", "a/b", "m" * 5_000):  # no address has such a name, so none could be deleted
+        told = sent(visitor, f"{here}/model", here, model=name, estimator="LogisticRegression")
+        assert "choose another" in told.text
     made = sent(visitor, f"{here}/model", here, model="m", estimator="LogisticRegression")
     assert made.status_code == 303, made.text
     line = "\n".join((",".join(schema.feature_names), ",".join("x" * len(features))))

@@ -109,6 +109,18 @@ def test_nodes_of_a_tree_of_windows_are_listed(tmp_path: Path) -> None:
         made.close()
 
 
+def test_where_files_lie_is_told_to_admins_alone(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filled.service._streams[STREAM], "trouble", "/srv/data is full")
+    told = {
+        role: filled.browser(role).get(f"/streams/{STREAM}").text for role in ("admin", "train")
+    }
+    assert "/srv/data is full" in told["admin"]
+    assert "/srv/data" not in told["train"]
+    assert "could not be done" in told["train"]
+
+
 def test_the_printable_report_runs_no_script(filled: Filled) -> None:
     browser, query = filled.browser(), {"from": "2026-03-23", "to": "2026-03-29T12:00"}
     told = browser.get(f"/streams/{STREAM}/exposure/report", params=query)
