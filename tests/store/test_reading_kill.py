@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
+from tests.store.dying import killed_at
 from tests.store.stores import DAY, START, Stand
 from tests.store.test_bins import MUCH, SCHEMA, batch
 
 PLAN = [(8.0, 1500), (18.0, 1100), (28.0, 1200), (38.0, 300)]
 """Days, and rows that come then: the first window is read, and its bins replace even ones."""
-
-CHILD = """
-import sys
-from pathlib import Path
-from tests.store.stores import Stand
-from tests.store.test_reading_kill import went_on
-stand = Stand(Path(sys.argv[1]))
-went_on(stand)
-stand.close()
-"""
 
 
 def went_on(stand: Stand) -> Pyramid:
@@ -45,21 +30,13 @@ def went_on(stand: Stand) -> Pyramid:
     return store
 
 
-def killed_at(point: str, folder: Path) -> bool:
-    """Run the plan in a child that dies at a point; whether it did."""
-    known = os.environ | {"PYRAMIDION_KILL_AT": point}
-    child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=known, check=False)
-    assert child.returncode in (0, -signal.SIGKILL)
-    return child.returncode != 0
-
-
 @pytest.mark.parametrize(
     "point",
     ["read.spent", "read.kept", "drop.written:1", "erase.added:4", "erase.committed:5"],
 )
 def test_a_store_that_was_killed_goes_on(point: str, stand: Stand) -> None:
     assert point.partition(":")[0] in POINTS
-    assert killed_at(point, stand.folder)
+    assert killed_at(point, stand.folder, __name__)
     stand.clock.now = START + 8 * DAY
     store = went_on(stand)
     report = store.ledger.report()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
+from tests.store.dying import killed_at
 from tests.store.stores import DAY, START, Stand, cells
 from tests.store.test_selection import MUCH, SCHEMA, batch, spends
 
@@ -19,16 +14,6 @@ PLAN = [(8.8, 2500), (18.8, 2000), (28.8, 2000), (38.8, 500)]
 """Days, and rows that come then: groups that tell nothing are chosen, counted and dropped."""
 
 GIVEN = MUCH | {"selection_every": 9, "trial_windows": 1, "selection_groups": 2, "retention": "60d"}
-
-CHILD = """
-import sys
-from pathlib import Path
-from tests.store.stores import Stand
-from tests.store.test_selection_kill import went_on
-stand = Stand(Path(sys.argv[1]))
-went_on(stand)
-stand.close()
-"""
 
 
 def went_on(stand: Stand) -> Pyramid:
@@ -47,20 +32,12 @@ def went_on(stand: Stand) -> Pyramid:
     return store
 
 
-def killed_at(point: str, folder: Path) -> bool:
-    """Run the plan in a child that dies at a point; whether it did."""
-    known = os.environ | {"PYRAMIDION_KILL_AT": point}
-    child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=known, check=False)
-    assert child.returncode in (0, -signal.SIGKILL)
-    return child.returncode != 0
-
-
 @pytest.mark.parametrize(
     "point", ["select.spent", "select.kept", "drop.written", "erase.added:6", "erase.committed:6"]
 )
 def test_a_store_that_was_killed_goes_on_and_no_window_pays_twice(point: str, stand: Stand) -> None:
     assert point.partition(":")[0] in POINTS
-    assert killed_at(point, stand.folder)
+    assert killed_at(point, stand.folder, __name__)
     stand.clock.now = START + PLAN[0][0] * DAY
     store = went_on(stand)
     report = store.ledger.report()

@@ -33,6 +33,16 @@ def _slot(key: Any, shift: Any, mask: Any, keys: Any, stamps: Any, stamp: Any) -
     return slot
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _size(rows: Any) -> Any:
+    """Slots of a table for so many keys, half of them empty; and how far a hash is shifted."""
+    slots, shift = np.uint64(2), np.uint64(63)
+    while slots < np.uint64(2 * rows):
+        slots <<= np.uint64(1)
+        shift -= np.uint64(1)
+    return slots, shift
+
+
 @njit(cache=True, nogil=True)
 def score_pairs(
     codes: Any,
@@ -50,10 +60,7 @@ def score_pairs(
     Q = Σ_key ⌊(‖A‖² - B) UNIT / 2 n_key⌋ / UNIT with A = Σ(e_y - π) and B = Σ‖e_y - π‖².
     """
     rows = labels.size
-    slots, shift = np.uint64(2), np.uint64(63)
-    while slots < np.uint64(2 * rows):
-        slots <<= np.uint64(1)
-        shift -= np.uint64(1)
+    slots, shift = _size(rows)
     mask = slots - np.uint64(1)
     keys = np.zeros(slots, dtype=np.uint64)
     stamps = np.full(slots, -1, dtype=np.int32)
@@ -115,10 +122,7 @@ def score_pairs(
 def join_codes(one: Any, other: Any, joined: Any) -> Any:
     """Codes of pairs of codes, in the order they first occur; gives how many there are."""
     rows = one.size
-    slots, shift = np.uint64(2), np.uint64(63)
-    while slots < np.uint64(2 * rows):
-        slots <<= np.uint64(1)
-        shift -= np.uint64(1)
+    slots, shift = _size(rows)
     mask = slots - np.uint64(1)
     keys = np.zeros(slots, dtype=np.uint64)
     stamps = np.full(slots, -1, dtype=np.int32)
