@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -526,6 +526,18 @@ class Settings(Spans):
                 return Levels(radix, (1 / depth,) * depth)
             return tree(kept, radix, depth, self.mechanism)
         return best(kept or 1, self.mechanism, radix, depth)
+
+    def settled(self) -> Settings:
+        """The same with the tree written down: a later version may search for another one.
+
+        >>> Settings(epsilon=1, count_window="1d", windows="tree").settled().tree_depth
+        3
+        """
+        levels = self.levels
+        if levels is None:
+            return self
+        radix, shares = levels.radix, levels.shares
+        return replace(self, tree_radix=radix, tree_depth=levels.depth, tree_shares=shares)
 
     def _check_at_most(self, small: str, low: int | None, large: str, high: int | None) -> None:
         """Refuse two knobs in the wrong order; one that is None is in order."""

@@ -138,7 +138,7 @@ class Pyramid:
         ``custodian``.
         """
         Lifecycle.refuse_unusable(schema, settings)
-        about = {"schema": schema.to_toml(), "settings": json.dumps(settings.to_dict())}
+        about = {"schema": schema.to_toml(), "settings": json.dumps(settings.settled().to_dict())}
         about |= facts_of(vault, custodian, Path(path)) | {FACT: NONE}
         home = Home.create(Path(path), holder_at(keys), about)
         return cls._opened(home, clock, begun="store.created")

@@ -85,6 +85,17 @@ def restored(stand: Stand, store: Pyramid) -> Pyramid:
 # --- life ---------------------------------------------------------------------------------
 
 
+def test_the_tree_that_was_found_stays_whatever_a_later_version_would_find(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stand.create(SMALL, windows="tree", count_window="1d", retention="365d")
+    levels = store.settings.levels
+    assert levels is not None
+    assert levels == best(store.settings.kept_windows or 0, store.settings.mechanism)
+    monkeypatch.setattr("pyramidion.settings.best", lambda *_: tree(364, 2, 3, "gaussian"))
+    assert stand.reopen().settings.levels == levels
+
+
 def test_nodes_are_born_with_their_first_window_and_sealed_with_their_last(stand: Stand) -> None:
     store = stand.create(**EXACT)
     observed(store, rows(6, stand.clock.now))
