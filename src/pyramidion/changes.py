@@ -8,6 +8,7 @@ from pyramidion import records
 from pyramidion.audit_log import AuditLog
 from pyramidion.counts.layout import PRIOR
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.node_ends import close_nodes
 from pyramidion.schema import bare
 from pyramidion.storage.versions import leap
 from pyramidion.superseding import drop, settle
@@ -90,7 +91,7 @@ def take_over(store: Lifecycle, now: int) -> None:
         store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
         for window in store.windows.taking():
             store.close_window(window, now)
-        store.close_nodes(now, every=True)
+        close_nodes(store, now, every=True)
         store.catalogue.note(copy="")
 
 

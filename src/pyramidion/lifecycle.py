@@ -488,65 +488,6 @@ class Lifecycle:
 
     # --- nodes ------------------------------------------------------------------------------
 
-    def over_nodes(self, now: int) -> list[Node]:
-        """Nodes that no more rows can come to."""
-        if not self.nodes.nodes:
-            return []
-        last = -1
-        if self.windows.slots is None:
-            query = "SELECT max(slot) FROM windows WHERE state <> 'opening'"
-            last = int(self.catalogue.one(query) or 0)
-        return self.nodes.over(now, list(self.populating), last)
-
-    def close_nodes(self, now: int, *, every: bool = False) -> list[int]:
-        """Seal the nodes that are over, or all; one that nobody came to is dropped."""
-        with self.moves:
-            ended = self.nodes.all() if every else self.over_nodes(now)
-            for node in ended:
-                if node.arena.rows:
-                    self._seal_node(node, now)
-                else:
-                    self._abandon_node(node)
-            return [node.number for node in ended]
-
-    def _seal_node(self, node: Node, now: int) -> None:
-        """An erasure, as the seal of a window is: every state before dies with its key."""
-        reach("node.before")
-        with self.arrivals:
-            node.closed = True
-            node.arena.seal()
-        number = node.number
-        complete, lacking = self.summed(nodes={number: node.arena})
-        with (
-            self.tables.write(node.arena, "sealed", node=number) as add_sealed,
-            self.written(complete) as add_complete,
-        ):
-            reach("node.written")
-
-            def before() -> None:
-                self.tables.supersede("checkpoint", node=number)
-                self.tables.supersede("complete")
-                add_sealed()
-                add_complete()
-                self.catalogue.run("UPDATE nodes SET state = 'sealed' WHERE number = ?", number)
-
-            def after() -> None:
-                with self.arrivals:
-                    self.nodes.nodes.pop(number)
-                self.complete, self.lacking, self.published = complete, lacking, False
-
-            what = f"populating states of node {number}"
-            self.erase(what, "sealed", now, before=before, after=after)
-        reach("node.after")
-        self.publish()
-
-    def _abandon_node(self, node: Node) -> None:
-        """A node that nobody came to: its noise is dropped, its charge stays."""
-        with self.arrivals:
-            self.nodes.nodes.pop(node.number)
-        with self.catalogue.transaction():
-            self.forget_nodes([node.number])
-
     def forget_nodes(self, numbers: Iterable[int], state: str = "erased") -> None:
         """Nodes stand for nothing any more, and the next erasure destroys their keys; within a
         transaction."""

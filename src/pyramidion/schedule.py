@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Leaving, Lifecycle
+from pyramidion.node_ends import close_nodes, over
 from pyramidion.nodes import Node
 from pyramidion.populating import Window
 from pyramidion.storage.hot import Step
@@ -52,7 +53,7 @@ class Schedule:
             or store.hot.leaving(now)
             or store.windows.full()
             or store.past(now)
-            or store.over_nodes(now)
+            or over(store, now)
             or store.nodes.full()
             or store.windows.next(now) is not None
             or store.keys.unfinished
@@ -70,7 +71,7 @@ class Schedule:
                     window.closed = True  # or rows could come while an empty one is dropped
                 (done.sealed if window.arena.rows else done.dropped).append(window.number)
                 store.close_window(window, now)
-            done.nodes += store.close_nodes(now)
+            done.nodes += close_nodes(store, now)
             self._forget(now, done)
             store.forget_past(now)
             for window in store.windows.full():

@@ -159,12 +159,12 @@ MUTANTS = (
                 "nodes = {n: Arena.exact(each.layout) for n, (*_, each) in born.items()}",
             ),
             Edit(
-                "lifecycle.py",
-                "            node.arena.seal()\n",
-                "            late = self.node_birth(min(node.members), node.level).arena()\n"
-                "            for table in range(len(late.layout.tables)):\n"
-                "                node.arena._flat(table)[:] += late._flat(table)\n"
-                "            node.arena.seal()\n",
+                "node_ends.py",
+                "        node.arena.seal()\n",
+                "        late = store.node_birth(min(node.members), node.level).arena()\n"
+                "        for table in range(len(late.layout.tables)):\n"
+                "            node.arena._flat(table)[:] += late._flat(table)\n"
+                "        node.arena.seal()\n",
             ),
         ),
         f"{TREES}::test_a_node_less_its_exact_counts_is_the_noise_of_its_birth",
