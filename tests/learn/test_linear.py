@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge, SGDClassifier
+from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -102,3 +104,14 @@ def test_rows_of_another_width_are_left_to_scikit_learn() -> None:
     quick = Linear.of(LogisticRegression().fit(X, TWO), CLASSES)
     assert quick is not None
     assert quick.chances(np.zeros(COLUMNS + 1)) is None
+
+
+def test_probabilities_of_single_precision_add_up_to_one_for_scikit_learn() -> None:
+    random = np.random.default_rng(5)
+    X = random.normal(size=(500, 3)).astype(np.float32)
+    y = random.integers(0, 2, 500)
+    model = LogisticRegression().fit(X, y)
+    chances = aligned(model.predict_proba(X), model.classes_, (0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log_loss(y, chances)

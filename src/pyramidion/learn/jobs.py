@@ -106,14 +106,17 @@ def tested(rows: int) -> int:
 
 def aligned(
     given: NDArray[Any], found: NDArray[Any], classes: tuple[Value, ...]
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     """Probabilities with a column for each class; a class that was not found has none.
+
+    They stay as precise as they are: to whoever checks that they add up to one, those of single
+    precision are wrong in double.
 
     >>> aligned(np.array([[0.25, 0.75]]), np.array([0, 2]), (2, 1, 0))
     array([[0.75, 0.  , 0.25]])
     """
     wanted = np.array(classes)
-    out = np.zeros((len(given), len(classes)))
+    out = np.zeros((len(given), len(classes)), dtype=given.dtype)
     for column, each in enumerate(found):
         out[:, np.flatnonzero(wanted == each)] = given[:, [column]]
     return out
