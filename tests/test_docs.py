@@ -13,14 +13,14 @@ How a code block is run follows from its language:
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib.util
 import inspect
+import io
 import os
 import re
 import shlex
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -32,6 +32,7 @@ from xml.etree import ElementTree
 import pytest
 
 import pyramidion
+from pyramidion.cli.program import main
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -111,15 +112,22 @@ def run_commands(page: Path, block: Block) -> None:
             assert words[0] != "make" or words[1] in targets(), f"there is no {command!r}"
             continue
         assert words[0] == "pyramidion", f"{page.name}: {command!r} is not ours to run"
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"},
-        )
-        assert done.stdout.rstrip("\n") == printed.rstrip("\n"), f"{page.name}: {command}"
+        assert printed_by(words[1:]).rstrip("\n") == printed.rstrip("\n"), f"{page.name}: {command}"
+
+
+def printed_by(arguments: list[str]) -> str:
+    """What a command prints, in this process: a new one takes seconds to import everything."""
+    terminal = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(terminal),
+        contextlib.redirect_stderr(terminal),
+        contextlib.suppress(SystemExit),
+    ):
+        patch.setenv("COLUMNS", "100")
+        main(arguments)
+    terminal.flush()
+    return terminal.buffer.getvalue().decode("utf-8")
 
 
 def targets() -> set[str]:
