@@ -53,6 +53,14 @@ system: ## Debian packages that some parts need (as root; otherwise nothing)
 	@command -v curl > /dev/null && command -v chromium > /dev/null || test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq -y curl chromium; }
 
+.PHONY: cassandra
+cassandra: build/cassandra/fetched ## the jars of Cassandra for the tests, by Maven
+
+build/cassandra/fetched: tests/cassandra/pom.xml
+	@rm -rf build/cassandra
+	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -Djars=$(CURDIR)/build/cassandra
+	@touch $@
+
 .PHONY: clean
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
