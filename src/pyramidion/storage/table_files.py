@@ -26,7 +26,7 @@ from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import read, remove, write_durably
 
 
-class Tables:
+class TableFiles:
     """The table files of a store: checkpoints, sealed windows, the complete tables."""
 
     def __init__(
@@ -194,7 +194,7 @@ class NewFile:
 
     def __init__(
         self,
-        of: Tables,
+        of: TableFiles,
         kind: str,
         window: int | None,
         node: int | None,
@@ -233,7 +233,7 @@ class _Sum:
 
     def __init__(
         self,
-        of: Tables,
+        of: TableFiles,
         windows: Mapping[int, Source],
         nodes: Mapping[int, Source],
         members: Mapping[int, Collection[int]],
