@@ -56,7 +56,7 @@ system: ## Debian packages that some parts need (as root; otherwise nothing)
 .PHONY: cassandra
 cassandra: build/cassandra/fetched ## the jars of Cassandra for the tests, by Maven
 
-build/cassandra/fetched: tests/cassandra/pom.xml
+build/cassandra/fetched: tests/cassandra_nodes/pom.xml
 	@rm -rf build/cassandra
 	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -Djars=$(CURDIR)/build/cassandra
 	@touch $@

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.cassandra_nodes.ring import Node
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # cores are shared: who waits must not spin
 
@@ -52,6 +58,27 @@ def criteo() -> Path:
 @pytest.fixture(scope="session")
 def open_bandit() -> Path:
     return real("Open Bandit", "open-bandit-small")
+
+
+@pytest.fixture(scope="session")
+def cassandra_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One node of Cassandra, for all tests of this process."""
+    with cassandra_nodes(tmp_path_factory.mktemp("cassandra")) as (node,):
+        yield f"cassandra://{node.host}:{node.port}/shared?replication=1"
+
+
+@contextmanager
+def cassandra_nodes(folder: Path, size: int = 1) -> Iterator[Sequence[Node]]:
+    """A Cassandra of some nodes, or a skip."""
+    pytest.importorskip("cassandra", reason="cassandra-driver is not installed here")
+    from tests.cassandra_nodes.ring import AbsentError, ring  # it loads the driver
+
+    with ExitStack() as ends:
+        try:
+            nodes = ends.enter_context(ring(folder, size))
+        except AbsentError as reason:
+            pytest.skip(str(reason))
+        yield nodes
 
 
 refused: list[str] = []

@@ -30,21 +30,23 @@ PATIENCE = 180.0  # seconds for a node to listen; the machine may be busy
 RUNS_ON = ("11", "17")  # what Cassandra 5.0 accepts
 
 
-class Absent(Exception):
+class AbsentError(Exception):
     """Why there can be no Cassandra here; a reason to skip."""
 
 
 def fetched() -> Path:
     """The folder of the jars, fetched if they are not there yet."""
     if shutil.which("mvn") is None or shutil.which("make") is None:
-        raise Absent("Cassandra needs Maven and make to be fetched; `make system` installs Maven")
+        raise AbsentError(
+            "Cassandra needs Maven and make to be fetched; `make system` installs Maven"
+        )
     JARS.parent.mkdir(exist_ok=True)
     with open(JARS.with_suffix(".lock"), "w") as lock:  # test workers ask at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         words = ["make", "--silent", "cassandra"]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
-        raise Absent(f"Cassandra could not be fetched: {(done.stdout + done.stderr)[-300:]}")
+        raise AbsentError(f"Cassandra could not be fetched: {(done.stdout + done.stderr)[-300:]}")
     return JARS
 
 
@@ -54,7 +56,7 @@ def java() -> str:
     for command in [*usual, shutil.which("java")]:
         if command and _version(command) in RUNS_ON:
             return command
-    raise Absent("Cassandra needs Java 17, not found here; `make system` installs it")
+    raise AbsentError("Cassandra needs Java 17, not found here; `make system` installs it")
 
 
 def _version(command: str) -> str:

@@ -1,0 +1,295 @@
+"""Shared tables in Apache Cassandra: chunks cut into pieces that can be read alone.
+
+    CREATE TABLE <keyspace>.pyramidion_chunks (
+        name text, chunk int, piece int, data blob, PRIMARY KEY ((name, chunk), piece))
+
+A chunk is a partition, so that the chunks of a set of tables spread over the ring; its pieces of
+4 KB are the rows of it, in order. A row's cells take one SELECT ... WHERE piece IN for each chunk
+that has some, all at once; a chunk that most is wanted of is read from end to end. Cassandra
+cannot read a part of a blob: with 4 KB a featurized row reads 195 pieces, 800 KB; with 1 KB it
+would read a quarter of that, and publishing would take three times as long.
+
+What is written has one content for ever, whoever writes it again: every statement may be sent
+twice, so a request that a lost node swallowed goes to the next one. There are no counters, no
+batches and no conditions. A node that was away while tables were deleted may bring them back;
+they are ciphertext under a key that is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyramidion.errors import PyramidionError, StorageError, UnreachableError
+from pyramidion.extras import refuse_missing
+from pyramidion.storage.blocks import Span
+from pyramidion.storage.cassandra_url import CassandraUrl
+from pyramidion.storage.tables import TableStore
+
+TABLE = "pyramidion_chunks"
+PIECE = 4096
+"""Bytes of a chunk that are read together, see above."""
+MANY = 64
+"""Pieces of a chunk beyond which it is read from the first to the last of them."""
+AT_ONCE = 64
+"""Requests under way at once: the larger ones answer with a megabyte each."""
+WITHIN = 10.0
+"""Seconds until a request has failed. A node that is silent for one second is passed over."""
+LONGEST = 5 * 365 * 86400
+"""Seconds a chunk may be told to live; Cassandra refuses an end beyond 2038."""
+
+
+class CassandraTables(TableStore):
+    """Published tables in a keyspace of Cassandra; connects when it is first used."""
+
+    def __init__(self, url: str) -> None:
+        refuse_missing("a table store in Cassandra", ["cassandra"], "cassandra")
+        self._url = CassandraUrl.read(url)
+        self.address = self._url.address
+        self._lock = threading.Lock()
+        self._held: Connection | None = None
+
+    def put(self, name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        """A row for each piece; a chunk is acknowledged before the next one is sent."""
+        ends = 0 if life is None or life > LONGEST else max(1, math.ceil(life))  # 0: never
+        with self._explained() as held:
+            held.create()
+            written = 0
+            for number, chunk in enumerate(chunks):
+                starts = range(0, len(chunk), PIECE)
+                pieces = ((at // PIECE, chunk[at : at + PIECE]) for at in starts)
+                held.run("insert", [(name, number, piece, data, ends) for piece, data in pieces])
+                written += 1
+        if written != count:
+            raise ValueError(f"{written} chunks, not {count}")
+
+    def read(self, name: str, spans: Sequence[Span]) -> list[bytes]:
+        """The pieces that have some of the spans, all asked for at once."""
+        wanted: dict[int, set[int]] = {}
+        for span in spans:
+            wanted.setdefault(span.chunk, set()).update(_pieces(span))
+        few = {chunk: pieces for chunk, pieces in wanted.items() if len(pieces) <= MANY}
+        many = {chunk: pieces for chunk, pieces in wanted.items() if len(pieces) > MANY}
+        found: dict[int, dict[int, bytes]] = {}
+        with self._explained() as held:
+            if not held.exists():
+                raise self.gone(name)
+            some = held.run("some", [(name, chunk, sorted(few[chunk])) for chunk in few])
+            ends = [(name, chunk, min(many[chunk]), max(many[chunk])) for chunk in many]
+            whole = held.run("range", ends)
+        for chunk, rows in zip([*few, *many], [*some, *whole], strict=True):
+            found[chunk] = dict(rows)
+        cut = [_cut(found[span.chunk], span) for span in spans]
+        if [len(data) for data in cut] != [span.length for span in spans]:
+            raise self.gone(name)
+        return cut
+
+    def names(self) -> dict[str, int]:
+        """The keys of all partitions, counted."""
+        found: dict[str, int] = {}
+        with self._explained() as held:
+            for name, _ in held.run("names", [()])[0] if held.exists() else ():
+                found[name] = found.get(name, 0) + 1
+        return found
+
+    def delete(self, name: str, count: int) -> None:
+        """One tombstone for each chunk."""
+        with self._explained() as held:
+            if held.exists():
+                held.run("delete", [(name, chunk) for chunk in range(count)])
+
+    def close(self) -> None:
+        """Close the connections, and end the driver's threads."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    def _connection(self) -> Connection:
+        with self._lock:
+            if self._held is None:
+                self._held = Connection(self._url)
+            return self._held
+
+    @contextmanager
+    def _explained(self) -> Iterator[Connection]:
+        """The driver, whose errors become ours: the one place that knows them."""
+        from cassandra import DriverException
+        from cassandra.cluster import NoHostAvailable
+        from cassandra.protocol import ErrorMessage
+
+        try:
+            yield self._connection()
+        except PyramidionError:
+            raise
+        except NoHostAvailable as problem:
+            causes = problem.errors.values() if isinstance(problem.errors, dict) else ()
+            raise self._told(problem, *causes) from problem
+        except (DriverException, ErrorMessage) as problem:
+            raise self._told(problem) from problem
+
+    def _told(self, *problems: Exception) -> PyramidionError:
+        """What the driver's error and its causes mean, the most telling one first."""
+        import cassandra as theirs
+        from cassandra.cluster import NoHostAvailable
+
+        where, kind = f"the table store at {self.address}", type(problems[0]).__name__
+        if _any(problems, theirs.AuthenticationFailed, theirs.Unauthorized):
+            return UnreachableError(
+                f"{where} does not let us in; see to the user, the password and the rights of "
+                f"the URL it was given by"
+            )
+        if _any(problems, theirs.Unavailable, theirs.Timeout, theirs.CoordinationFailure):
+            return UnreachableError(
+                f"{where} has too few nodes that answer for consistency {self._url.asks}; see "
+                f"which are down, and try again when they are back"
+            )
+        silent = (NoHostAvailable, theirs.OperationTimedOut, theirs.UnresolvableContactPoints)
+        if _any(problems, *silent):
+            return UnreachableError(
+                f"{where} does not answer ({kind}); see that it runs and that this machine may "
+                f"reach it"
+            )
+        return StorageError(f"{where} refuses ({kind}); see its log")
+
+
+def _any(problems: Sequence[Exception], *kinds: type[Exception]) -> bool:
+    return any(isinstance(problem, kinds) for problem in problems)
+
+
+def _pieces(span: Span) -> range:
+    """The pieces that have a part of a span."""
+    return range(span.start // PIECE, -(-(span.start + span.length) // PIECE))
+
+
+def _cut(found: dict[int, bytes], span: Span) -> bytes:
+    """The bytes of a span out of pieces; none where one of them is not there."""
+    pieces, start = _pieces(span), span.start % PIECE
+    if any(piece not in found for piece in pieces):
+        return b""
+    return b"".join(found[piece] for piece in pieces)[start : start + span.length]
+
+
+# --- the driver -------------------------------------------------------------------------------
+
+
+class Connection:
+    """A session of the driver, the statements it has prepared, and the table they are about."""
+
+    def __init__(self, url: CassandraUrl) -> None:
+        from cassandra.cluster import Cluster
+
+        self._url = url
+        self._cluster = Cluster(url.hosts, **_settings(url))
+        self._exists = False
+        self._prepared: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        try:
+            self._session = self._cluster.connect()
+        except BaseException:
+            self._cluster.shutdown()
+            raise
+
+    def exists(self) -> bool:
+        """Whether the table is there; a reader may come before its owner did."""
+        if not self._exists:
+            query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
+            found = self._session.execute(query, (self._url.keyspace,))
+            self._exists = TABLE in {name for (name,) in found}
+        return self._exists
+
+    def create(self) -> None:
+        """Make the table where it is not there, and the keyspace if its replication is given."""
+        if self.exists():
+            return
+        query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+        if not self._session.execute(query, (self._url.keyspace,)).all():
+            self._session.execute(self._url.new_keyspace())
+        self._session.execute(
+            f'CREATE TABLE IF NOT EXISTS "{self._url.keyspace}".{TABLE} '
+            "(name text, chunk int, piece int, data blob, PRIMARY KEY ((name, chunk), piece)) "
+            "WITH compression = {'enabled': 'false'}"  # ciphertext does not compress
+        )
+
+    def run(self, what: str, each: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+        """One statement with several sets of values, all at once; their rows, in order."""
+        from cassandra.concurrent import execute_concurrent_with_args
+
+        statement = self._statement(what)
+        done = execute_concurrent_with_args(self._session, statement, each, concurrency=AT_ONCE)
+        return [list(result) for _, result in done]
+
+    def _statement(self, what: str) -> Any:
+        with self._lock:
+            if what not in self._prepared:
+                table = f'"{self._url.keyspace}".{TABLE}'
+                made = self._session.prepare(_STATEMENTS[what].format(table))
+                made.is_idempotent = True
+                writes = what in ("insert", "delete")
+                made.consistency_level = self._url.writes if writes else self._url.reads
+                self._prepared[what] = made
+            return self._prepared[what]
+
+    def close(self) -> None:
+        """End the driver's threads."""
+        self._cluster.shutdown()
+
+
+_STATEMENTS = {
+    "insert": "INSERT INTO {} (name, chunk, piece, data) VALUES (?, ?, ?, ?) USING TTL ?",
+    "some": "SELECT piece, data FROM {} WHERE name = ? AND chunk = ? AND piece IN ?",
+    "range": (
+        "SELECT piece, data FROM {} WHERE name = ? AND chunk = ? AND piece >= ? AND piece <= ?"
+    ),
+    "names": "SELECT DISTINCT name, chunk FROM {}",
+    "delete": "DELETE FROM {} WHERE name = ? AND chunk = ?",
+}
+
+
+def _settings(url: CassandraUrl) -> dict[str, Any]:
+    """What the driver is told: four is the protocol of Cassandra 2.2 and everything since."""
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile
+    from cassandra.policies import (
+        ConstantSpeculativeExecutionPolicy,
+        ExponentialReconnectionPolicy,
+    )
+    from cassandra.query import tuple_factory
+
+    profile = ExecutionProfile(
+        request_timeout=WITHIN,
+        retry_policy=_again(),
+        row_factory=tuple_factory,
+        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(1.0, 2),
+    )
+    return {
+        "port": url.port,
+        "protocol_version": 4,
+        "compression": False,
+        "auth_provider": url.login(),
+        "ssl_context": url.tls_context(),
+        "execution_profiles": {EXEC_PROFILE_DEFAULT: profile},
+        "reconnection_policy": ExponentialReconnectionPolicy(0.5, 30),
+        "monitor_reporting_enabled": False,
+        "connect_timeout": WITHIN / 2,
+    }
+
+
+def _again() -> Any:
+    """Every statement here may be sent again: to another node, at the same consistency, twice."""
+    from cassandra.policies import RetryPolicy
+
+    class Again(RetryPolicy):  # type: ignore[misc]
+        def on_read_timeout(self, *_: Any, retry_num: int, **__: Any) -> tuple[int, None]:
+            return (self.RETRY_NEXT_HOST if retry_num < 2 else self.RETHROW), None
+
+        on_write_timeout = on_read_timeout
+
+    return Again()
+
+
+def cassandra_tables(url: str) -> TableStore:
+    """The keyspace of Cassandra that a URL names."""
+    return CassandraTables(url)
