@@ -61,21 +61,23 @@ def open_bandit() -> Path:
 
 
 @pytest.fixture(scope="session")
-def cassandra_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One node of Cassandra, for all tests of this process."""
-    with cassandra_nodes(tmp_path_factory.mktemp("cassandra")) as (node,):
-        yield f"cassandra://{node.host}:{node.port}/shared?replication=1"
+def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node of Cassandra that asks for a password, for all tests of this process."""
+    with cassandra_nodes(tmp_path_factory.mktemp("cassandra"), guarded=True) as (node,):
+        yield node
 
 
 @contextmanager
-def cassandra_nodes(folder: Path, size: int = 1) -> Iterator[Sequence[Node]]:
+def cassandra_nodes(
+    folder: Path, size: int = 1, *, guarded: bool = False
+) -> Iterator[Sequence[Node]]:
     """A Cassandra of some nodes, or a skip."""
     pytest.importorskip("cassandra", reason="cassandra-driver is not installed here")
     from tests.cassandra_nodes.ring import AbsentError, ring  # it loads the driver
 
     with ExitStack() as ends:
         try:
-            nodes = ends.enter_context(ring(folder, size))
+            nodes = ends.enter_context(ring(folder, size, guarded=guarded))
         except AbsentError as reason:
             pytest.skip(str(reason))
         yield nodes

@@ -14,19 +14,27 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from string import Template
 
+from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 JARS = ROOT / "build" / "cassandra"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 PATIENCE = 180.0  # seconds for a node to listen; the machine may be busy
+SUPERUSER = ("cassandra", "cassandra")  # as Cassandra comes
 RUNS_ON = ("11", "17")  # what Cassandra 5.0 accepts
 
 
@@ -73,6 +81,15 @@ class Node:
     port: int
     folder: Path
     process: subprocess.Popen[bytes]
+    guarded: bool
+
+    def url(self, keyspace: str, login: str = ":".join(SUPERUSER), **options: object) -> str:
+        """Where tables in a keyspace of it are; a guarded one is asked to prove who it is."""
+        if self.guarded:
+            options = {"tls": self.folder / "node.pem"} | options
+        asks = f"{login}@" if self.guarded else ""
+        told = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"cassandra://{asks}{self.host}:{self.port}/{keyspace}?{told}"
 
     def kill(self) -> None:
         """End it as a power cut does."""
@@ -92,8 +109,11 @@ class Node:
 
 
 @contextmanager
-def ring(folder: Path, size: int = 1) -> Iterator[list[Node]]:
-    """Nodes that know each other, begun together; they end with the block."""
+def ring(folder: Path, size: int = 1, *, guarded: bool = False) -> Iterator[list[Node]]:
+    """Nodes that know each other, begun together; they end with the block.
+
+    Guarded ones ask for a password, and who they are; else everybody may do everything.
+    """
     command, jars, hosts = java(), fetched(), HOSTS[:size]
     port, storage = _free(hosts), _free(hosts)
     with ExitStack() as ends:
@@ -101,7 +121,10 @@ def ring(folder: Path, size: int = 1) -> Iterator[list[Node]]:
         for number, host in enumerate(hosts):
             own = folder / host
             own.mkdir(parents=True)
+            (own / "node.pem").write_bytes(certified(host))
             names = {
+                "authenticator": f"{'Password' if guarded else 'AllowAll'}Authenticator",
+                "authorizer": f"{'Cassandra' if guarded else 'AllowAll'}Authorizer",
                 "host": host,
                 "port": port,
                 "storage": storage,
@@ -112,11 +135,33 @@ def ring(folder: Path, size: int = 1) -> Iterator[list[Node]]:
             text = Template((HERE / "cassandra.yaml").read_text()).substitute(names)
             (own / "cassandra.yaml").write_text(text)
             process = _begun(command, jars, own)
-            nodes.append(Node(host, port, own, process))
+            nodes.append(Node(host, port, own, process, guarded))
             ends.callback(nodes[-1].kill)
         _wait(lambda: all(node.listens() for node in nodes), "listens")
-        _wait(lambda: _met(nodes), "has met the others")
+        login = PlainTextAuthProvider(*SUPERUSER) if guarded else None
+        _wait(lambda: _met(nodes, login), "has met the others")
         yield nodes
+
+
+def certified(host: str) -> bytes:
+    """A key and a certificate for an address, signed by itself: PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    today = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(today - timedelta(days=1))
+        .not_valid_after(today + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _begun(command: str, jars: Path, folder: Path) -> subprocess.Popen[bytes]:
@@ -143,9 +188,10 @@ def _surroundings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("CASSANDRA")}
 
 
-def _met(nodes: Sequence[Node]) -> bool:
-    """Whether every node knows every other one."""
-    with Cluster([node.host for node in nodes], port=nodes[0].port) as cluster:
+def _met(nodes: Sequence[Node], login: PlainTextAuthProvider | None) -> bool:
+    """Whether every node knows every other one, and lets us in."""
+    hosts = [node.host for node in nodes]
+    with Cluster(hosts, port=nodes[0].port, auth_provider=login, protocol_version=4) as cluster:
         try:
             session = cluster.connect()
             hosts = list(cluster.metadata.all_hosts())
@@ -158,9 +204,9 @@ def _met(nodes: Sequence[Node]) -> bool:
     return peers == [len(nodes) - 1] * len(nodes)
 
 
-def _wait(done: object, what: str) -> None:
+def _wait(done: Callable[[], bool], what: str) -> None:
     until = time.monotonic() + PATIENCE
-    while not done():  # type: ignore[operator]
+    while not done():
         if time.monotonic() > until:
             raise TimeoutError(f"no Cassandra that {what} within {PATIENCE:.0f} seconds")
         time.sleep(0.1)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pyramidion.storage.tables import FileTables, MemoryTables, TableStore, tables_at
+
+if TYPE_CHECKING:
+    from tests.cassandra_nodes.ring import Node
 
 STORES = ("memory", "files", "cassandra")
 
@@ -26,8 +30,8 @@ def files_tables(tmp_path: Path) -> TableStore:
 
 
 @pytest.fixture
-def cassandra_tables(cassandra_url: str) -> Iterator[TableStore]:
-    yield from emptied(cassandra_url)
+def cassandra_tables(cassandra_node: Node) -> Iterator[TableStore]:
+    yield from emptied(cassandra_node.url("shared", replication=1))
 
 
 def emptied(url: str) -> Iterator[TableStore]:

@@ -147,6 +147,11 @@ class CassandraTables(TableStore):
                 f"{where} has too few nodes that answer for consistency {self._url.asks}; see "
                 f"which are down, and try again when they are back"
             )
+        if any("[SSL" in str(problem) for problem in problems):  # all that the driver leaves of it
+            return UnreachableError(
+                f"{where} does not prove who it is; see that `tls` of its URL names who signed the "
+                f"certificates of its nodes, and that these name their addresses"
+            )
         silent = (NoHostAvailable, theirs.OperationTimedOut, theirs.UnresolvableContactPoints)
         if _any(problems, *silent):
             return UnreachableError(
@@ -254,11 +259,14 @@ def _settings(url: CassandraUrl) -> dict[str, Any]:
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile
     from cassandra.policies import (
         ConstantSpeculativeExecutionPolicy,
+        DCAwareRoundRobinPolicy,
         ExponentialReconnectionPolicy,
+        TokenAwarePolicy,
     )
     from cassandra.query import tuple_factory
 
     profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy()),
         request_timeout=WITHIN,
         retry_policy=_again(),
         row_factory=tuple_factory,
