@@ -189,9 +189,7 @@ class Connection:
 
         self._url = url
         self._cluster = Cluster(url.hosts, **_settings(url))
-        self._exists = False
         self._prepared: dict[str, Any] = {}
-        self._lock = threading.Lock()
         try:
             self._session = self._cluster.connect()
         except BaseException:
@@ -200,47 +198,56 @@ class Connection:
 
     def exists(self) -> bool:
         """Whether the table is there; a reader may come before its owner did."""
-        if not self._exists:
-            query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
-            found = self._session.execute(query, (self._url.keyspace,))
-            self._exists = TABLE in {name for (name,) in found}
-        return self._exists
+        if not self._prepared and TABLE in self._named("table_name", "tables"):
+            self._prepared = {what: self._prepare(what) for what in _STATEMENTS}
+        return bool(self._prepared)
 
     def create(self) -> None:
         """Make the table where it is not there, and the keyspace if its replication is given."""
         if self.exists():
             return
-        query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
-        if not self._session.execute(query, (self._url.keyspace,)).all():
+        if not self._named("keyspace_name", "keyspaces"):
             self._session.execute(self._url.new_keyspace())
         self._session.execute(
             f'CREATE TABLE IF NOT EXISTS "{self._url.keyspace}".{TABLE} '
             "(name text, chunk int, piece int, data blob, PRIMARY KEY ((name, chunk), piece)) "
             "WITH compression = {'enabled': 'false'}"  # ciphertext does not compress
         )
+        self.exists()
 
     def run(self, what: str, each: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
         """One statement with several sets of values, all at once; their rows, in order."""
         from cassandra.concurrent import execute_concurrent_with_args
 
-        statement = self._statement(what)
+        statement = self._prepared[what]
         done = execute_concurrent_with_args(self._session, statement, each, concurrency=AT_ONCE)
         return [list(result) for _, result in done]
-
-    def _statement(self, what: str) -> Any:
-        with self._lock:
-            if what not in self._prepared:
-                table = f'"{self._url.keyspace}".{TABLE}'
-                made = self._session.prepare(_STATEMENTS[what].format(table))
-                made.is_idempotent = True
-                writes = what in ("insert", "delete")
-                made.consistency_level = self._url.writes if writes else self._url.reads
-                self._prepared[what] = made
-            return self._prepared[what]
 
     def close(self) -> None:
         """End the driver's threads."""
         self._cluster.shutdown()
+
+    def _named(self, what: str, among: str) -> set[str]:
+        """The names of the tables of our keyspace, or of itself if it is there."""
+        from cassandra.query import SimpleStatement
+
+        query = f"SELECT {what} FROM system_schema.{among} WHERE keyspace_name = %s"  # noqa: S608
+        asked = SimpleStatement(query, is_idempotent=True)
+        return {name for (name,) in self._session.execute(asked, (self._url.keyspace,))}
+
+    def _prepare(self, what: str) -> Any:
+        """A statement by its name. The driver asks one node for it: if that is silent, another."""
+        from cassandra import OperationTimedOut
+
+        query = _STATEMENTS[what].format(f'"{self._url.keyspace}".{TABLE}')
+        try:
+            made = self._session.prepare(query)
+        except OperationTimedOut:
+            made = self._session.prepare(query)
+        made.is_idempotent = True
+        writes = what in ("insert", "delete")
+        made.consistency_level = self._url.writes if writes else self._url.reads
+        return made
 
 
 _STATEMENTS = {
@@ -279,6 +286,9 @@ def _settings(url: CassandraUrl) -> dict[str, Any]:
         "auth_provider": url.login(),
         "ssl_context": url.tls_context(),
         "execution_profiles": {EXEC_PROFILE_DEFAULT: profile},
+        "prepare_on_all_hosts": False,  # a silent one would be waited for
+        "idle_heartbeat_interval": WITHIN / 2,
+        "idle_heartbeat_timeout": WITHIN / 2,
         "reconnection_policy": ExponentialReconnectionPolicy(0.5, 30),
         "monitor_reporting_enabled": False,
         "connect_timeout": WITHIN / 2,
