@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.redis_servers import RedisCluster, RedisServer, needed
+
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
 
@@ -58,6 +60,22 @@ def criteo() -> Path:
 @pytest.fixture(scope="session")
 def open_bandit() -> Path:
     return real("Open Bandit", "open-bandit-small")
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    needed()
+    server = RedisServer(tmp_path_factory.mktemp("redis") / "one")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    needed()
+    cluster = RedisCluster(tmp_path_factory.mktemp("redis") / "three")
+    yield cluster
+    cluster.kill()
 
 
 @pytest.fixture(scope="session")

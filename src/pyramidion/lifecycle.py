@@ -117,6 +117,8 @@ class Lifecycle:
         """Called once the rows that `leaving` told of are gone."""
         self.erasing: list[Callable[[str, str], None]] = []
         """Called with what is erased and why, at the end of the transaction that does it."""
+        self.dropping: list[Callable[[], Collection[int]]] = []
+        """Called within the transaction of an erasure; the keys that each gives die with it."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()
@@ -658,6 +660,7 @@ class Lifecycle:
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
+                held += [key for drop in self.dropping for key in drop()]
                 for call in self.erasing:
                     call(what, why)
                 return [*held, *keys, *(row["key"] for row in gone)]

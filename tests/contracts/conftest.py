@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyramidion.storage.tables import FileTables, MemoryTables, TableStore, tables_at
+from tests.redis_servers import RedisCluster, RedisServer
 
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
 
-STORES = ("memory", "files", "cassandra")
+STORES = ("memory", "files", "redis", "redis_cluster", "cassandra")
 
 
 @pytest.fixture
@@ -27,6 +28,16 @@ def memory_tables() -> TableStore:
 @pytest.fixture
 def files_tables(tmp_path: Path) -> TableStore:
     return FileTables(tmp_path / "shared")
+
+
+@pytest.fixture
+def redis_tables(redis_server: RedisServer) -> Iterator[TableStore]:
+    yield from emptied(redis_server.url)
+
+
+@pytest.fixture
+def redis_cluster_tables(redis_cluster: RedisCluster) -> Iterator[TableStore]:
+    yield from emptied(redis_cluster.url)
 
 
 @pytest.fixture
