@@ -79,7 +79,7 @@ def test_certificates_that_cannot_be_read_are_the_users_mistake() -> None:
 
 
 def test_before_its_owner_came_a_keyspace_reads_as_empty(cassandra_node: Node) -> None:
-    store = tables_at(cassandra_node.url("not_yet"))
+    store = tables_at(cassandra_node.url("not_yet", replication=1))
     assert store.names() == {}
     store.delete("o.1", 2)
     with pytest.raises(ExpiredError):
@@ -89,8 +89,9 @@ def test_before_its_owner_came_a_keyspace_reads_as_empty(cassandra_node: Node) -
 
 def test_a_keyspace_is_made_only_where_its_replication_is_given(cassandra_node: Node) -> None:
     without = tables_at(cassandra_node.url("made"))
-    with pytest.raises(SchemaError, match=r"there is no keyspace made .* \?replication=3"):
-        without.put("o.1", [b"abc"], 1, None)
+    for asked_for in (without.names, lambda: without.put("o.1", [b"abc"], 1, None)):
+        with pytest.raises(SchemaError, match=r"there is no keyspace made .* \?replication=3"):
+            asked_for()
     given = tables_at(cassandra_node.url("made", replication="datacenter1:1"))
     given.put("o.1", [b"abc"], 1, None)
     ((replication,),) = asked(

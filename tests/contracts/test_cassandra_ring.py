@@ -131,8 +131,12 @@ def test_what_was_acknowledged_outlives_one_node_and_without_two_nothing_is_made
     with pytest.raises(UnreachableError, match=LOST):
         late.names()
 
+    last = len(writer.acknowledged) - 1  # two nodes were left then: this one has it
+    alone = tables_at(f"{url(nodes)}&reads=ONE")
+    assert is_as_written(alone, writer.acknowledged[last], last)
+
     nodes[2].kill()
     with pytest.raises(UnreachableError, match="does not answer"):
         late.names()
-    for each in (store, afresh, late):
+    for each in (store, afresh, late, alone):
         each.close()

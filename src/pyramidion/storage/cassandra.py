@@ -4,10 +4,13 @@
         name text, chunk int, piece int, data blob, PRIMARY KEY ((name, chunk), piece))
 
 A chunk is a partition, so that the chunks of a set of tables spread over the ring; its pieces of
-4 KB are the rows of it, in order. A row's cells take one SELECT ... WHERE piece IN for each chunk
-that has some, all at once; a chunk that most is wanted of is read from end to end. Cassandra
-cannot read a part of a blob: with 4 KB a featurized row reads 195 pieces, 800 KB; with 1 KB it
-would read a quarter of that, and publishing would take three times as long.
+4 KB are the rows of it, in order, for Cassandra cannot read a part of a blob. The cells that a
+row of features needs take one SELECT ... WHERE piece IN for each chunk that has some, all at
+once; a chunk that much is wanted of is read from the first piece to the last.
+
+Why 4 KB: 195 cells in 40 chunks cost 10 ms of work here and 17 ms there, with pieces of 1, 2 or
+4 KB alike, for it is the number of requests that counts; but to publish 26 MB costs 4.8, 2.4 or
+1.4 seconds of work here.
 
 What is written has one content for ever, whoever writes it again: every statement may be sent
 twice, so a request that a lost node swallowed goes to the next one. There are no counters, no
@@ -198,8 +201,12 @@ class Connection:
 
     def exists(self) -> bool:
         """Whether the table is there; a reader may come before its owner did."""
-        if not self._prepared and TABLE in self._named("table_name", "tables"):
+        if self._prepared:
+            return True
+        if TABLE in self._named("table_name", "tables"):
             self._prepared = {what: self._prepare(what) for what in _STATEMENTS}
+        elif not self._named("keyspace_name", "keyspaces"):
+            self._url.new_keyspace()  # refused where nobody could make it
         return bool(self._prepared)
 
     def create(self) -> None:
