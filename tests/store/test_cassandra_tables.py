@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Layout, Table
 from pyramidion.errors import ExpiredError, SchemaError, StorageError, UnreachableError
 from pyramidion.storage.blocks import Span
+from pyramidion.storage.shared import SharedTables
 from pyramidion.storage.tables import TableStore, tables_at
+from tests.store.stores import DAY, Stand, observed, rows
 
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
@@ -180,6 +183,31 @@ def test_a_piece_that_is_lost_is_noticed_never_skipped(
         if piece in range(span.start // 4096, -(-(span.start + span.length) // 4096)):
             with pytest.raises(ExpiredError):
                 store.read(f"o.lost{piece}", [span])
+
+
+# --- a whole life -----------------------------------------------------------------------------
+
+
+def test_a_store_shares_its_tables_there_until_their_key_dies(
+    stand: Stand, cassandra_node: Node
+) -> None:
+    signer, url = Ed25519PrivateKey.generate(), cassandra_node.url("life", replication=1)
+    store = stand.create()
+    observed(store, rows(50, stand.clock.now))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    store.share(url)
+    card = store.card(stream="s", signer=signer)
+    with SharedTables(card, url, key=signer.public_key(), clock=stand.clock) as shared:
+        expected = store.snapshot().array(rows(40, seed=5)).tobytes()
+        far = shared.snapshot(cached=False)
+        assert shared.snapshot().array(rows(40, seed=5)).tobytes() == expected
+        assert far.array(rows(40, seed=5)).tobytes() == expected
+        observed(store, rows(50, stand.clock.now, seed=1))
+        stand.clock.pass_(10 * DAY)
+        store.advance()  # another window is sealed: other tables take their place
+        with pytest.raises(ExpiredError):
+            far.array(rows(1))
 
 
 # --- what is left ---------------------------------------------------------------------------------
