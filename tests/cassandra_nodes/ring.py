@@ -44,7 +44,7 @@ class AbsentError(Exception):
 
 def fetched() -> Path:
     """The folder of the jars, fetched if they are not there yet."""
-    if shutil.which("mvn") is None or shutil.which("make") is None:
+    if not (JARS / "fetched").exists() and shutil.which("mvn") is None:
         raise AbsentError(
             "Cassandra needs Maven and make to be fetched; `make system` installs Maven"
         )
