@@ -46,7 +46,7 @@ def fetched() -> Path:
     """The folder of the jars, fetched if they are not there yet."""
     if not (JARS / "fetched").exists() and shutil.which("mvn") is None:
         raise AbsentError(
-            "Cassandra needs Maven and make to be fetched; `make system` installs Maven"
+            "Cassandra is fetched by Maven, not found here; `make system` installs it"
         )
     JARS.parent.mkdir(exist_ok=True)
     with open(JARS.with_suffix(".lock"), "w") as lock:  # test workers ask at once
