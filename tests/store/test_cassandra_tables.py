@@ -172,12 +172,26 @@ def test_spans_across_pieces_come_whole(store: TableStore) -> None:
     assert store.read("o.pieces", spans) == expected
 
 
+def test_chunks_on_several_shelves_are_read_listed_and_deleted_together(store: TableStore) -> None:
+    chunks = [f"chunk {number}".encode() for number in range(20)]
+    store.put("o.shelves", chunks, 20, None)
+    order = np.random.default_rng(0).permutation(20).tolist()
+    spans = [Span(number, 0, len(chunks[number])) for number in order]
+    assert store.read("o.shelves", spans) == [chunks[number] for number in order]
+    assert store.names()["o.shelves"] == 20
+    store.delete("o.shelves", 20)
+    assert "o.shelves" not in store.names()
+    for span in spans:
+        with pytest.raises(ExpiredError):
+            store.read("o.shelves", [span])
+
+
 @pytest.mark.parametrize("piece", [0, 1, 2])
 def test_a_piece_that_is_lost_is_noticed_never_skipped(
     cassandra_node: Node, store: TableStore, piece: int
 ) -> None:
     store.put(f"o.lost{piece}", [bytes(3 * 4096)], 1, None)
-    key = f"name = 'o.lost{piece}' AND chunk = 0 AND piece = {piece}"
+    key = f"name = 'o.lost{piece}' AND shelf = 0 AND chunk = 0 AND piece = {piece}"
     asked(cassandra_node, f"DELETE FROM own.pyramidion_chunks WHERE {key}")  # noqa: S608
     for span in (Span(0, 0, 3 * 4096), Span(0, 4000, 4296), Span(0, piece * 4096 + 7, 5)):
         if piece in range(span.start // 4096, -(-(span.start + span.length) // 4096)):
