@@ -22,7 +22,7 @@ from tests.conftest import cassandra_nodes
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
 
-TABLES = 3
+TABLES = 2
 LOST = "too few nodes that answer|does not answer"  # whether or not the last one has noticed yet
 LAYOUT = Layout(
     (
