@@ -50,8 +50,19 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 
 .PHONY: system
 system: ## Debian packages that some parts need (as root; otherwise nothing)
-	@command -v curl > /dev/null && command -v chromium > /dev/null || test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq -y curl chromium; }
+	@for tool in curl chromium redis-server redis-cli java mvn; do \
+		command -v $$tool > /dev/null || missing=1; done; \
+	test -z "$$missing" || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq -y \
+			curl chromium redis-server openjdk-17-jre-headless maven; }
+
+.PHONY: cassandra
+cassandra: build/cassandra/fetched ## the jars of Cassandra for the tests, by Maven
+
+build/cassandra/fetched: tests/cassandra_nodes/pom.xml
+	@rm -rf build/cassandra
+	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -Djars=$(CURDIR)/build/cassandra
+	@touch $@
 
 .PHONY: clean
 clean: ## remove the environment and all caches

@@ -1,10 +1,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.redis_servers import RedisCluster, RedisServer, needed
+
+if TYPE_CHECKING:
+    from tests.cassandra_nodes.ring import Node
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # cores are shared: who waits must not spin
 
@@ -52,6 +60,45 @@ def criteo() -> Path:
 @pytest.fixture(scope="session")
 def open_bandit() -> Path:
     return real("Open Bandit", "open-bandit-small")
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    needed()
+    server = RedisServer(tmp_path_factory.mktemp("redis") / "one")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    needed()
+    cluster = RedisCluster(tmp_path_factory.mktemp("redis") / "three")
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture(scope="session")
+def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node of Cassandra that asks for a password, for all tests of this process."""
+    with cassandra_nodes(tmp_path_factory.mktemp("cassandra"), guarded=True) as (node,):
+        yield node
+
+
+@contextmanager
+def cassandra_nodes(
+    folder: Path, size: int = 1, *, guarded: bool = False
+) -> Iterator[Sequence[Node]]:
+    """A Cassandra of some nodes, or a skip."""
+    pytest.importorskip("cassandra", reason="cassandra-driver is not installed here")
+    from tests.cassandra_nodes.ring import AbsentError, ring  # it loads the driver
+
+    with ExitStack() as ends:
+        try:
+            nodes = ends.enter_context(ring(folder, size, guarded=guarded))
+        except AbsentError as reason:
+            pytest.skip(str(reason))
+        yield nodes
 
 
 refused: list[str] = []

@@ -45,6 +45,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "Settings",
+    "SharedTables",
     "Snapshot",
     "StateError",
     "StorageError",
@@ -88,6 +89,7 @@ _HOMES = {
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
     "pyramidion.storage.hot": ("Receipt",),
+    "pyramidion.storage.shared": ("SharedTables",),
     "pyramidion.system": ("Pyramid",),
     "pyramidion.vault.broker": ("Broker",),
     "pyramidion.vault.broker_http": ("BrokerServer",),
@@ -127,6 +129,7 @@ if TYPE_CHECKING:
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
     from pyramidion.storage.hot import Receipt
+    from pyramidion.storage.shared import SharedTables
     from pyramidion.system import Pyramid
     from pyramidion.vault.broker import Broker
     from pyramidion.vault.broker_http import BrokerServer

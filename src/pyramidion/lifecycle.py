@@ -60,7 +60,7 @@ from pyramidion.storage.hot import HotWindow, Parts, Step
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.spells import forget_spells
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from pyramidion.storage.uncounted import Uncounted
 
 FOREVER = 1 << 62  # microseconds
@@ -88,7 +88,7 @@ class Lifecycle:
         self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
         noted = settings.levels is not None  # nodes and windows are compared by their noise
-        self.tables = Tables(catalogue, keys, folder / "tables", self.secret, noted=noted)
+        self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
         self.uncounted = Uncounted(catalogue, keys)
         self._segments = Segments(folder / "hot")
@@ -117,6 +117,8 @@ class Lifecycle:
         """Called once the rows that `leaving` told of are gone."""
         self.erasing: list[Callable[[str, str], None]] = []
         """Called with what is erased and why, at the end of the transaction that does it."""
+        self.dropping: list[Callable[[], Collection[int]]] = []
+        """Called within the transaction of an erasure; the keys that each gives die with it."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()
@@ -658,6 +660,7 @@ class Lifecycle:
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
+                held += [key for drop in self.dropping for key in drop()]
                 for call in self.erasing:
                     call(what, why)
                 return [*held, *keys, *(row["key"] for row in gone)]
@@ -688,7 +691,7 @@ class Lifecycle:
 
 
 def owner(held: Window | Node) -> dict[str, int]:
-    """Whose a table file is, as `Tables` is told."""
+    """Whose a table file is, as `TableFiles` is told."""
     return {"node" if isinstance(held, Node) else "window": held.number}
 
 

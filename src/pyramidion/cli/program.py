@@ -26,6 +26,7 @@ from pyramidion.cli import (
     rows_out,
     schema,
     serve,
+    sharing,
     status,
     store,
     vault,
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_tables(commands)
     erasing.add(commands)
     store.add_copies(commands)
+    sharing.add(commands)
     vault.add(commands)
     exposure.add(commands)
     intrusion.add(commands)

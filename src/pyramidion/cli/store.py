@@ -19,6 +19,7 @@ from pyramidion.cli.options import (
     keys_of,
     opened,
     ours_to_interrupt,
+    url_of,
 )
 from pyramidion.cli.progress import warn
 from pyramidion.cli.schema import to_change
@@ -59,6 +60,9 @@ def add_create(commands: Commands[Parser]) -> None:
     creating.add_argument(
         "--custodian", metavar="FILE.pub", type=Path, help="the public key that it is sealed to"
     )
+    creating.add_argument(
+        "--tables", metavar="URL", help="share the complete tables there, as `share` does"
+    )
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -73,9 +77,15 @@ def create(arguments: argparse.Namespace) -> None:
     keys, clock = keys_of(arguments), Clock(arguments.now)
     vault, custodian = arguments.vault, _custodian(arguments.custodian)
     with Pyramid.create(
-        arguments.data, schema, settings, keys=keys, clock=clock, vault=vault, custodian=custodian
+        *(arguments.data, schema, settings),
+        keys=keys,
+        clock=clock,
+        vault=vault,
+        custodian=custodian,
+        tables=None if arguments.tables is None else url_of(arguments.tables),
     ) as made:
         store = "" if made.vault is None else made.vault.store
+        shared = made.status().shared
     birth = _birth(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
@@ -89,12 +99,16 @@ def create(arguments: argparse.Namespace) -> None:
         told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
         if vault is not None and custodian is not None:
             told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
+        if shared is not None:
+            told |= {"shared": shared.at}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
     if vault is not None and custodian is not None:
         print(f"rows are sealed in {vault} to the custodian {custodian.fingerprint}")
         print(f"requests for them name the store {store}")
+    if shared is not None:
+        print(f"complete tables are shared at {shared.at}")
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "
