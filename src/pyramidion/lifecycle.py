@@ -60,7 +60,7 @@ from pyramidion.storage.hot import HotWindow, Parts, Step
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.spells import forget_spells
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from pyramidion.storage.uncounted import Uncounted
 
 FOREVER = 1 << 62  # microseconds
@@ -88,7 +88,7 @@ class Lifecycle:
         self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
         self.secret = keys.get(int(catalogue.about("secret")))
         noted = settings.levels is not None  # nodes and windows are compared by their noise
-        self.tables = Tables(catalogue, keys, folder / "tables", self.secret, noted=noted)
+        self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
         self.uncounted = Uncounted(catalogue, keys)
         self._segments = Segments(folder / "hot")
@@ -688,7 +688,7 @@ class Lifecycle:
 
 
 def owner(held: Window | Node) -> dict[str, int]:
-    """Whose a table file is, as `Tables` is told."""
+    """Whose a table file is, as `TableFiles` is told."""
     return {"node" if isinstance(held, Node) else "window": held.number}
 
 

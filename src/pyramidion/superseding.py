@@ -15,7 +15,7 @@ from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import Schema, bare
-from pyramidion.storage.tables import NewFile
+from pyramidion.storage.table_files import NewFile
 
 FILLED = 2
 """New tables serve as soon as they count one row for so many in the old ones."""

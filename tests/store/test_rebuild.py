@@ -16,7 +16,7 @@ from pyramidion.errors import ObservationError, PrivacyError, StateError, Storag
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
 from pyramidion.rebuilding import Rebuild
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from tests.store import test_bins as bins
 from tests.store.stores import (
     DAY,
@@ -390,7 +390,7 @@ def test_one_that_breaks_off_wastes_the_charge_and_nothing_else(
     store = reserving(stand)
     before, all_ = cells(sealed(store, 2)), complete(store)
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "write", lambda *_: (_ for _ in ()).throw(StorageError("full")))
+        patch.setattr(TableFiles, "write", lambda *_: (_ for _ in ()).throw(StorageError("full")))
         with pytest.raises(StorageError, match="full"):
             store.rebuild(2, why=WHY, share=Fraction(1, 2))
     assert len(spends(store, 2)) == 1

@@ -18,7 +18,7 @@ from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.intrusion import Reseed
 from pyramidion.storage.keys import FileHolder
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from tests.store.archive import Archive, keys_in, loot, watched
 from tests.store.stores import (
     DAY,
@@ -318,7 +318,7 @@ def test_one_that_fails_for_want_of_space_loses_nothing(
     store = stand.create(epsilon=math.inf)
     observed(store, rows(20))
     with monkeypatch.context() as patch:
-        real, left = Tables.write, [write]
+        real, left = TableFiles.write, [write]
 
         def full(*given: Any) -> Any:
             left[0] -= 1
@@ -326,7 +326,7 @@ def test_one_that_fails_for_want_of_space_loses_nothing(
                 raise StorageError("full")
             return real(*given)
 
-        patch.setattr(Tables, "write", full)
+        patch.setattr(TableFiles, "write", full)
         with pytest.raises(StorageError, match="full"):
             store.reseed(why=WHY)
     assert len(stand.files("tables")) == 1

@@ -11,7 +11,7 @@ import pytest
 from pyramidion.errors import PrivacyError, StateError, StorageError
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from tests.store.stores import (
     DAY,
     Stand,
@@ -92,7 +92,7 @@ def test_noise_that_could_not_be_written_is_never_used(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stand.create(epsilon=float("inf"))
-    failing_once(monkeypatch, Tables, "write", StorageError("full"))
+    failing_once(monkeypatch, TableFiles, "write", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
         store.observe(rows(5))
     assert not stand.files("tables")

@@ -11,7 +11,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import KeyHolderError, StateError, StorageError
-from pyramidion.storage.tables import Tables
+from pyramidion.storage.table_files import TableFiles
 from pyramidion.tampering import NOT_THE_SUM
 from tests.store.stores import (
     DAY,
@@ -332,7 +332,7 @@ def test_mending_that_fails_changes_nothing(stand: Stand, monkeypatch: pytest.Mo
     store = three(stand)
     flip(file_of(store, "sealed", 2))
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "write", lambda *_: (_ for _ in ()).throw(StorageError("full")))
+        patch.setattr(TableFiles, "write", lambda *_: (_ for _ in ()).throw(StorageError("full")))
         with pytest.raises(StorageError, match="full"):
             store.mend()
     assert len(store.verify()) == 1

@@ -72,6 +72,14 @@ class Arena:
         """A new arena without noise: for epsilon = inf, and for raw (P1) partial counts."""
         return cls(layout, max_rows)
 
+    @classmethod
+    def of_cells(cls, layout: Layout, fill: Fill, *, rows: int, max_rows: int) -> Arena:
+        """A sealed arena whose cells are known already, noise and counts: those of another one."""
+        arena = cls.noisy(layout, max_rows, fill)
+        arena.rows = rows
+        arena.seal()
+        return arena
+
     # --- cells ------------------------------------------------------------------
 
     def _flat(self, table: int) -> NDArray[Any]:

@@ -1,316 +1,299 @@
-"""Count tables in encrypted files, each under a key of its own; written once, never changed.
+"""Shared tables: where sealed and complete tables are published for readers elsewhere.
 
-File names are random and never used twice, so a copy of one name is a copy of one
-content. A file is written before the catalogue knows it, and superseded before it is
-removed: what a crash leaves is a file that nobody needs.
+The embedded store stays owner and truth: its catalogue has the keys, its files the tables. A
+`TableStore` holds copies, as chunks of bytes that it cannot read, under random names. A copy is
+written once, never changed, read in parts or whole, and deleted after its key was destroyed.
+
+    memory      the reference, read it first
+    files       file:/path, a directory that readers can mount
+    redis       redis://..., rediss://..., redis+cluster://..., see `pyramidion.storage.redis`
+
+To write another one, implement the four methods that take opaque bytes, and have it pass
+tests/contracts/test_table_store.py against the real thing.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import sqlite3
-from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.cover import Piece, cover
 from pyramidion.counts.layout import Layout
-from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
-from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.ciphers import opened, sealed
-from pyramidion.storage.data_keys import DataKey, DataKeys
-from pyramidion.storage.disk import read, remove, write_durably
+from pyramidion.errors import ExpiredError, SchemaError
+from pyramidion.storage.blocks import Encrypted, Generation, Indices, Opened, Span
+from pyramidion.storage.disk import explained, sync, write_durably
+
+SCHEMES = {
+    "file": "pyramidion.storage.tables:file_tables",
+}
+"""Where each kind of table store is made of its URL; the module is imported when it is used."""
+
+AT_ONCE = 8 << 20
+"""Bytes that are asked for at once when tables are loaded whole."""
 
 
-class Tables:
-    """The table files of a store: checkpoints, sealed windows, the complete tables."""
+class TableStore(ABC):
+    """Holds published tables: chunks of opaque bytes by name and number, each written once."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        keys: DataKeys,
-        folder: Path,
-        secret: bytes,
-        *,
-        noted: bool = False,
-    ) -> None:
-        self._catalogue = catalogue
-        self._keys = keys
-        self.folder = folder
-        self._secret = secret
-        self._noted = noted
-        """Whether the noise of tables stands in the catalogue beside their names."""
+    address = ""
+    """What errors call it: where it is, without passwords."""
 
-    def write(
-        self, arena: Arena, kind: str, window: int | None = None, node: int | None = None
-    ) -> NewFile:
-        """Write tables to a new file, durable on return; the catalogue does not know it yet."""
-        key, name = DataKey.new(kind), f"{os.urandom(12).hex()}.tables"
-        parts = arena.to_parts() if arena.sealed else arena.checkpoint()
-        write_durably(self.folder / name, sealed(key.key, parts, name.encode()))
-        tables = arena.layout.tables
-        told = {table.name: table.variance for table in tables} if self._noted else None
-        names = list(arena.layout.index) if told is None else told
-        return NewFile(self, kind, window, node, key, name, names)
+    # --- what a store must do -----------------------------------------------------
 
-    def add(self, file: NewFile, after: int) -> None:
-        """Make a file and its key known; within a transaction."""
-        self._keys.add(file.key)
-        self._catalogue.run(
-            "INSERT INTO arenas (kind, window, key, file, after, current, tables, node) "
-            "VALUES (?, ?, ?, ?, ?, 1, ?, ?)",
-            file.kind,
-            file.window,
-            file.key.id,
-            file.name,
-            after,
-            json.dumps(file.tables),
-            file.node,
+    @abstractmethod
+    def put(self, name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        """Keep ``count`` chunks under a new name, numbered from 0.
+
+        They can be read when this returns. A store that can, forgets them by itself after
+        ``life`` seconds, should their owner never come back to delete them.
+        """
+
+    @abstractmethod
+    def read(self, name: str, spans: Sequence[Span]) -> list[bytes]:
+        """The bytes of some spans, in their order, in one round trip.
+
+        Raises `ExpiredError`, by `gone`, where one is not there; never zeros, never fewer bytes.
+        """
+
+    @abstractmethod
+    def names(self) -> dict[str, int]:
+        """Every name with how many chunks it has, those of broken-off writes included."""
+
+    @abstractmethod
+    def delete(self, name: str, count: int) -> None:
+        """Remove so many chunks of a name, those that are there; quietly where none is."""
+
+    def close(self) -> None:  # noqa: B027  most have nothing to let go of
+        """Let go of connections and files."""
+
+    def gone(self, name: str) -> ExpiredError:
+        """What `read` raises for what is not there; the name is random and tells nothing."""
+        return ExpiredError(
+            f"shared tables {name} are not at {self.address} any more: newer ones took their "
+            f"place, or it lost them; fetch a new card"
         )
 
-    def supersede(self, kind: str, window: int | None = None, node: int | None = None) -> None:
-        """What is current of a kind is not any more; within a transaction."""
-        self._catalogue.run(
-            "UPDATE arenas SET current = 0 WHERE kind = ? AND window IS ? AND node IS ?",
-            kind,
-            window,
-            node,
-        )
+    # --- what all do alike ----------------------------------------------------------
 
-    def current(self, *kinds: str) -> list[sqlite3.Row]:
-        """The current files of windows of some kinds, as the catalogue has them."""
-        rows = self._catalogue.all(
-            "SELECT * FROM arenas WHERE current = 1 AND node IS NULL ORDER BY id"
-        )
-        return [row for row in rows if row["kind"] in kinds]
+    def publish(self, arena: Arena, *, owner: str, life: float | None = None) -> Generation:
+        """Write sealed or complete tables, under a name and a key of their own.
 
-    def nodes(self, state: str) -> list[sqlite3.Row]:
-        """The files of nodes in a state, with their levels and places, small nodes first."""
-        return self._catalogue.all(
-            "SELECT arenas.*, level, place FROM arenas JOIN nodes ON number = node "
-            "WHERE current = 1 AND state = ? ORDER BY level, number",
-            state,
-        )
+        What is populating, or as raw as its rows, is refused. Write the key down once this
+        returns; without it the chunks are noise.
+        """
+        encrypted = Encrypted(arena, owner)
+        generation, count = encrypted.generation, encrypted.blocks.count
+        try:
+            self.put(generation.name, encrypted, count, life)
+        except BaseException:
+            self._try_delete(generation.name, count)
+            raise
+        return generation
 
-    def members(self, node: int) -> dict[int, int]:
-        """The windows whose rows a node takes, and how many rows each took."""
-        rows = self._catalogue.all(
-            "SELECT number, rows FROM members JOIN windows ON number = window WHERE node = ?", node
-        )
-        return {row["number"]: row["rows"] for row in rows}
+    def _try_delete(self, name: str, count: int) -> None:
+        """What a broken-off write left goes at once, or with the owner's next look at `names`."""
+        with suppress(Exception):  # the first error is the one to tell
+            self.delete(name, count)
 
-    def windows(self) -> list[sqlite3.Row]:
-        """The files of sealed windows, each with the rows it took; a retired one has left."""
-        return self._catalogue.all(
-            "SELECT arenas.*, windows.rows FROM arenas JOIN windows ON number = window "
-            "WHERE kind = 'sealed' AND current = 1 AND state = 'sealed' ORDER BY id"
-        )
+    def has(self, name: str, count: int) -> bool:
+        """Whether every chunk of a name is there."""
+        try:
+            self.read(name, [Span(chunk, 0, 1) for chunk in range(count)])
+        except ExpiredError:
+            return False
+        return True
 
-    def read(self, name: str, key: bytes, *, like: Layout | None = None) -> Arena:
-        """The tables in a file."""
-        path = self.folder / name
-        data = opened(key, read(path), name.encode(), what=str(path))
-        return Arena.from_bytes(data, self._secret, like=like)
+    def opened(self, generation: Generation, layout: Layout) -> PublishedTables:
+        """Published tables, for who has their key and knows how they are laid out."""
+        return PublishedTables(self, generation, layout)
 
-    def of(self, row: sqlite3.Row) -> Arena:
-        """The tables in a file that the catalogue knows."""
-        return self.read(row["file"], self._keys.get(row["key"]))
 
-    def sealed(self, number: int, *, like: Layout | None = None) -> Arena:
-        """The tables of a sealed window; ``like`` those of another one, where that was read."""
-        query = "SELECT * FROM arenas WHERE current = 1 AND kind = 'sealed' AND window = ?"
-        (row,) = self._catalogue.all(query, number)
-        return self.read(row["file"], self._keys.get(row["key"]), like=like)
+class PublishedTables:
+    """One set of tables in a table store; whatever is read of it is what its owner wrote."""
 
-    def names(self, row: sqlite3.Row) -> set[str]:
-        """The names of the tables in a file; they are public, the file need not be read."""
-        return set(self.variances(row))
+    def __init__(self, store: TableStore, generation: Generation, layout: Layout) -> None:
+        self._store = store
+        self._name = generation.name
+        self._opened = Opened(generation, layout, where=store.address)
+        self.blocks = self._opened.blocks
 
-    def variances(self, row: sqlite3.Row) -> Mapping[str, float]:
-        """The noise of the tables in a file, where it was noted."""
-        if not row["tables"]:  # written by a version that did not note them: all were paid for
-            lines = self._catalogue.lines(row["window"])
-            return {line.purpose: 0.0 for line in lines if line.kind == "table"}
-        return _noted(row["tables"])
+    def load(self, *, rows: int, max_rows: int) -> Arena:
+        """All tables, in memory and sealed."""
+        return Arena.of_cells(self.blocks.layout, self._load, rows=rows, max_rows=max_rows)
 
-    def behind(self, but: Collection[int] = ()) -> dict[str, int]:
-        """How many sealed windows have each table; some are left out."""
-        found: dict[str, int] = {}
-        for row in [row for row in self.windows() if row["window"] not in but]:
-            for name in self.variances(row):
-                found[name] = found.get(name, 0) + 1
+    def _load(self, table: int, cells: NDArray[Any]) -> None:
+        chunks, spans, out = self.blocks.chunks_of(table), list[Span](), cells.view(np.uint8)
+        for chunk in chunks:
+            spans.append(self.blocks.whole(table, chunk))
+            if sum(span.length for span in spans) >= AT_ONCE or chunk == chunks[-1]:
+                for span, data in zip(spans, self._store.read(self._name, spans), strict=True):
+                    self._opened.chunk(table, span.chunk, data, out)
+                spans.clear()
+
+    def buckets(self, tables: Indices, buckets: Indices) -> list[memoryview]:
+        """The cells of some buckets, each of one table: one round trip, every block checked.
+
+        A bucket is ``row * width + place``, its cells those of all labels.
+        """
+        blocks = self.blocks
+        per, size = blocks.per_block[tables], blocks.bucket[tables]
+        places, inside = np.divmod(buckets, per)
+        both = np.stack([tables, places])
+        (some, where), which = _distinct(both)
+        found = self._store.read(self._name, blocks.spans(some, where))
+        plain = self._opened.some(some, where, found)
+        starts = (inside * size).tolist()
+        return [
+            plain[block][start : start + length]
+            for block, start, length in zip(which, starts, size.tolist(), strict=True)
+        ]
+
+
+def _distinct(places: Indices) -> tuple[Indices, list[int]]:
+    """Each column once, and for each which one it is: buckets may share a block."""
+    found, which = np.unique(places, axis=1, return_inverse=True)
+    return found, which.reshape(-1).tolist()
+
+
+# --- memory: the reference ----------------------------------------------------------------------
+
+
+class MemoryTables(TableStore):
+    """Published tables in a dict, for tests and for reading how a store behaves."""
+
+    address = "this process"
+
+    def __init__(self) -> None:
+        self.chunks: dict[str, list[bytes]] = {}
+
+    def put(self, name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        """Keep them; this process ends before their life does, or deletes them."""
+        del life
+        held = self.chunks.setdefault(name, [])
+        held.extend(chunks)
+        if len(held) != count:
+            raise ValueError(f"{len(held)} chunks, not {count}")
+
+    def read(self, name: str, spans: Sequence[Span]) -> list[bytes]:
+        """Slices of chunks."""
+        held = self.chunks.get(name, [])
+        found = [held[s.chunk][s.start : s.start + s.length] for s in spans if s.chunk < len(held)]
+        if [len(data) for data in found] != [span.length for span in spans]:
+            raise self.gone(name)
         return found
 
-    def checked(self, row: sqlite3.Row) -> Arena:
-        """The tables in the file of a sealed window or node, of as many rows as it took."""
-        arena = self.of(row)
-        if row["node"] is not None:
-            taken = sum(self.members(row["node"]).values())
-        else:
-            taken = self._catalogue.one("SELECT rows FROM windows WHERE number = ?", row["window"])
-        if not arena.sealed or arena.rows != taken:
-            path = self.folder / row["file"]
-            raise FormatError(f"{path} has not the rows of its window; restore it from a backup")
-        return arena
+    def names(self) -> dict[str, int]:
+        """The dict's keys."""
+        return {name: len(chunks) for name, chunks in self.chunks.items()}
 
-    def total(
-        self,
-        *,
-        but: Collection[int] = (),
-        windows: Mapping[int, Arena] | None = None,
-        nodes: Mapping[int, Arena | None] | None = None,
-    ) -> tuple[Arena | None, frozenset[int]]:
-        """The sum of the sealed windows, and the numbers of those that cannot be read.
-
-        Nodes stand for their windows where that leaves less noise. Some windows may be left out;
-        some tables may be given that the catalogue does not know yet, in place of those that it
-        knows (None: there are none any more). Sums of what is private already cost nothing.
-        """
-        held = {row["window"]: row for row in self.windows() if row["window"] not in but}
-        above = {row["node"]: row for row in self.nodes("sealed")} | dict(nodes or {})
-        members: dict[int, set[int]] = {node: set() for node in above}
-        for row in self._catalogue.all("SELECT node, window FROM members") if above else ():
-            if row["node"] in members:
-                members[row["node"]].add(row["window"])
-        standing = {
-            node: found
-            for node, found in above.items()
-            if found is not None and not members[node].intersection(but)
-        }
-        return _Sum(self, held | dict(windows or {}), standing, members).total()
-
-    def forget(self, name: str) -> None:
-        """Remove a file that did not get into the catalogue."""
-        if self._catalogue.one("SELECT 1 FROM arenas WHERE file = ?", name) is None:
-            remove(self.folder, [name])
+    def delete(self, name: str, count: int) -> None:
+        """Drop the list."""
+        del count
+        self.chunks.pop(name, None)
 
 
-class NewFile:
-    """A table file that is written and not yet in the catalogue; removed where that fails."""
-
-    def __init__(
-        self,
-        of: Tables,
-        kind: str,
-        window: int | None,
-        node: int | None,
-        key: DataKey,
-        name: str,
-        tables: dict[str, float] | list[str],
-    ) -> None:
-        self._of = of
-        self.kind, self.window, self.key, self.name = kind, window, key, name
-        self.node = node
-        self.tables = tables
-
-    def __enter__(self) -> Callable[..., None]:
-        return self.add
-
-    def add(self, *, after: int = 0) -> None:
-        """Make it known; within a transaction."""
-        self._of.add(self, after)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._of.forget(self.name)
+# --- files --------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)  # most windows of a store say the same
-def _noted(text: str) -> Mapping[str, float]:
-    told = json.loads(text)
-    return MappingProxyType(told if isinstance(told, dict) else dict.fromkeys(told, 0.0))
+class FileTables(TableStore):
+    """Published tables in a directory: a folder for each name, a file for each chunk.
 
+    A folder is written under another name first, so that nobody meets half of one.
+    """
 
-Source = sqlite3.Row | Arena
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).expanduser().absolute()
+        self.address = f"file:{self.folder}"
+        with explained(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def put(self, name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        """Files that are durable on return; a directory forgets nothing by itself."""
+        del life
+        place, draft = self.folder / name, self.folder / f"{name}{_DRAFT}"
+        with explained(place):
+            draft.mkdir(mode=0o700)
+            written = 0
+            for number, chunk in enumerate(chunks):
+                write_durably(draft / str(number), [chunk])
+                written += 1
+            if written != count:
+                raise ValueError(f"{written} chunks, not {count}")
+            draft.rename(place)
+            sync(self.folder)
 
-class _Sum:
-    """A sum of all windows, from the files that can be read; those that cannot are found out."""
-
-    def __init__(
-        self,
-        of: Tables,
-        windows: Mapping[int, Source],
-        nodes: Mapping[int, Source],
-        members: Mapping[int, Collection[int]],
-    ) -> None:
-        self._of = of
-        self._windows = dict(windows)
-        self._nodes = {n: nodes[n] for n in sorted(nodes, key=lambda node: len(members[node]))}
-        self._members = members
-        self._damaged: set[int] = set()
-        """Windows whose own tables cannot be read: only a node can stand for them."""
-        self._lacking: set[int] = set()
-
-    def total(self) -> tuple[Arena | None, frozenset[int]]:
-        """The sum with the least noise, and the windows that are not in it."""
-        while True:
-            leaves = {n: Piece([n], self._noise(n)) for n in self._windows}
-            above = [
-                (node, Piece(self._members[node], self._told(found)))
-                for node, found in self._nodes.items()
-            ]
-            chosen, standing = cover(leaves, above)
-            lost = self._damaged.intersection(chosen)
-            if lost:
-                self._leave_out(lost)
-                continue
-            total = self._summed(chosen, standing)
-            if total is None and (chosen or standing):
-                continue
-            if total is not None and standing:
-                order = dict.fromkeys(name for piece in leaves.values() for name in piece.variances)
-                total = total.arranged(order, sum(map(self._rows, self._windows)))
-            return total, frozenset(self._lacking)
-
-    def _told(self, found: Source) -> Mapping[str, float]:
-        if isinstance(found, Arena):
-            return {table.name: table.variance for table in found.layout.tables}
-        return self._of.variances(found)
-
-    def _noise(self, window: int) -> Mapping[str, float]:
-        told = self._told(self._windows[window])
-        return dict.fromkeys(told, math.inf) if window in self._damaged else told
-
-    def _rows(self, window: int) -> int:
-        found = self._windows[window]
-        return found.rows if isinstance(found, Arena) else int(found["rows"])
-
-    def _leave_out(self, windows: Collection[int]) -> None:
-        """A window that some table lacks is in none, so that all of them count the same rows."""
-        self._lacking.update(windows)
-        for number in windows:
-            del self._windows[number]
-        for node in [n for n in self._nodes if not self._lacking.isdisjoint(self._members[n])]:
-            del self._nodes[node]
-
-    def _summed(
-        self, windows: Mapping[int, Collection[str]], nodes: Mapping[int, Collection[str]]
-    ) -> Arena | None:
-        """The sum of these tables; None where one cannot be read, which is remembered."""
-        total: Arena | None = None
-        for number, names in windows.items():
-            total = self._more(total, self._windows[number], names)
-            if total is None:
-                self._damaged.add(number)
-                return None
-        for node, names in nodes.items():
-            total = self._more(total, self._nodes[node], names)
-            if total is None:
-                del self._nodes[node]
-                return None
-        return total
-
-    def _more(self, total: Arena | None, found: Source, names: Collection[str]) -> Arena | None:
+    def read(self, name: str, spans: Sequence[Span]) -> list[bytes]:
+        """Parts of files; none is read whole for a part of it."""
+        open_files: dict[int, int] = {}
         try:
-            arena = found if isinstance(found, Arena) else self._of.checked(found)
-            part = arena if len(names) == len(arena.layout.index) else arena.only(names)
-            return part if total is None else Arena.total([total, part])
-        except KeyHolderError:
-            raise
-        except (FormatError, StorageError, StateError):
-            return None
+            with explained(self.folder / name):
+                for chunk in {span.chunk for span in spans}:
+                    open_files[chunk] = self._open(name, chunk)
+                found = [os.pread(open_files[s.chunk], s.length, s.start) for s in spans]
+        finally:
+            for descriptor in open_files.values():
+                os.close(descriptor)
+        if [len(data) for data in found] != [span.length for span in spans]:
+            raise self.gone(name)
+        return found
+
+    def _open(self, name: str, chunk: int) -> int:
+        try:
+            return os.open(self.folder / name / str(chunk), os.O_RDONLY)
+        except FileNotFoundError:
+            raise self.gone(name) from None
+
+    def names(self) -> dict[str, int]:
+        """The folders and how many files each has."""
+        with explained(self.folder):
+            folders = [path for path in self.folder.iterdir() if path.is_dir()]
+            return {path.name.removesuffix(_DRAFT): len(list(path.iterdir())) for path in folders}
+
+    def delete(self, name: str, count: int) -> None:
+        """Remove the folder, finished or not."""
+        del count
+        with explained(self.folder / name):
+            for folder in (self.folder / name, self.folder / f"{name}{_DRAFT}"):
+                if folder.exists():
+                    shutil.rmtree(folder)
+            sync(self.folder)
+
+
+_DRAFT = ".draft"
+
+
+def file_tables(url: str) -> TableStore:
+    """The directory that a URL names."""
+    return FileTables(url.removeprefix("file:").removeprefix("//"))
+
+
+# --- by URL -------------------------------------------------------------------------------------
+
+
+def tables_at(url: str) -> TableStore:
+    """The table store that a URL names; connected when it is first used.
+
+    >>> tables_at("gopher://far/away")
+    Traceback (most recent call last):
+    pyramidion.errors.SchemaError: no table store is known for 'gopher:'; give file:/path
+    """
+    scheme = url.partition(":")[0]
+    if scheme not in SCHEMES:
+        known = ", ".join(_examples())
+        raise SchemaError(f"no table store is known for '{scheme}:'; give {known}")
+    module, _, maker = SCHEMES[scheme].partition(":")
+    made: TableStore = getattr(import_module(module), maker)(url)
+    return made
+
+
+def _examples() -> list[str]:
+    return [f"{scheme}:/path" if scheme == "file" else f"{scheme}://host" for scheme in SCHEMES]
