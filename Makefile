@@ -50,8 +50,10 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 
 .PHONY: system
 system: ## Debian packages that some parts need (as root; otherwise nothing)
-	@command -v curl > /dev/null && command -v chromium > /dev/null || test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq -y curl chromium; }
+	@for tool in curl chromium redis-server redis-cli; do \
+		command -v $$tool > /dev/null || missing=1; done; \
+	test -z "$$missing" || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq -y curl chromium redis-server; }
 
 .PHONY: clean
 clean: ## remove the environment and all caches

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.redis_servers import RedisCluster, RedisServer, needed
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # cores are shared: who waits must not spin
 
@@ -52,6 +55,22 @@ def criteo() -> Path:
 @pytest.fixture(scope="session")
 def open_bandit() -> Path:
     return real("Open Bandit", "open-bandit-small")
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    needed()
+    server = RedisServer(tmp_path_factory.mktemp("redis") / "one")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    needed()
+    cluster = RedisCluster(tmp_path_factory.mktemp("redis") / "three")
+    yield cluster
+    cluster.kill()
 
 
 refused: list[str] = []

@@ -5,13 +5,15 @@ To add one, write a fixture ``<name>_tables`` that gives an empty store, and its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pyramidion.storage.tables import FileTables, MemoryTables, TableStore
+from pyramidion.storage.tables import FileTables, MemoryTables, TableStore, tables_at
+from tests.redis_servers import RedisCluster, RedisServer
 
-STORES = ("memory", "files")
+STORES = ("memory", "files", "redis", "redis_cluster")
 
 
 @pytest.fixture
@@ -22,6 +24,25 @@ def memory_tables() -> TableStore:
 @pytest.fixture
 def files_tables(tmp_path: Path) -> TableStore:
     return FileTables(tmp_path / "shared")
+
+
+@pytest.fixture
+def redis_tables(redis_server: RedisServer) -> Iterator[TableStore]:
+    yield from emptied(redis_server.url)
+
+
+@pytest.fixture
+def redis_cluster_tables(redis_cluster: RedisCluster) -> Iterator[TableStore]:
+    yield from emptied(redis_cluster.url)
+
+
+def emptied(url: str) -> Iterator[TableStore]:
+    """The store at a URL; what a test leaves in it goes."""
+    store = tables_at(url)
+    for name, count in store.names().items():
+        store.delete(name, count)
+    yield store
+    store.close()
 
 
 @pytest.fixture(params=STORES)

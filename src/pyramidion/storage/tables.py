@@ -34,6 +34,10 @@ from pyramidion.storage.disk import explained, sync, write_durably
 
 SCHEMES = {
     "file": "pyramidion.storage.tables:file_tables",
+    "redis": "pyramidion.storage.redis:redis_tables",
+    "rediss": "pyramidion.storage.redis:redis_tables",
+    "redis+cluster": "pyramidion.storage.redis:redis_tables",
+    "rediss+cluster": "pyramidion.storage.redis:redis_tables",
 }
 """Where each kind of table store is made of its URL; the module is imported when it is used."""
 
@@ -282,18 +286,16 @@ def file_tables(url: str) -> TableStore:
 def tables_at(url: str) -> TableStore:
     """The table store that a URL names; connected when it is first used.
 
-    >>> tables_at("gopher://far/away")
+    >>> tables_at("gopher://somebody:secret@far/away")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    pyramidion.errors.SchemaError: no table store is known for 'gopher:'; give file:/path
+    pyramidion.errors.SchemaError: this is no URL of a table store; one begins with ...
     """
     scheme = url.partition(":")[0]
     if scheme not in SCHEMES:
-        known = ", ".join(_examples())
-        raise SchemaError(f"no table store is known for '{scheme}:'; give {known}")
+        *most, last = (f"{known}:" for known in SCHEMES)
+        raise SchemaError(
+            f"this is no URL of a table store; one begins with {', '.join(most)} or {last}"
+        )
     module, _, maker = SCHEMES[scheme].partition(":")
     made: TableStore = getattr(import_module(module), maker)(url)
     return made
-
-
-def _examples() -> list[str]:
-    return [f"{scheme}:/path" if scheme == "file" else f"{scheme}://host" for scheme in SCHEMES]
