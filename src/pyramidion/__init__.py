@@ -45,6 +45,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "Settings",
+    "Shard",
     "Snapshot",
     "StateError",
     "StorageError",
@@ -87,6 +88,7 @@ _HOMES = {
     "pyramidion.privacy.plan": ("Plan", "plan"),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
+    "pyramidion.shard": ("Shard",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.system": ("Pyramid",),
     "pyramidion.vault.broker": ("Broker",),
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
     from pyramidion.privacy.plan import Plan, plan
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
+    from pyramidion.shard import Shard
     from pyramidion.storage.hot import Receipt
     from pyramidion.system import Pyramid
     from pyramidion.vault.broker import Broker

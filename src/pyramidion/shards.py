@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
-from pyramidion.errors import KeyHolderError, StateError
+from pyramidion.errors import ExpiredError, KeyHolderError, PyramidionError, StateError
 from pyramidion.lifecycle import Leaving, Lifecycle, Shared
 from pyramidion.shard import ABOUT, Shard
 from pyramidion.sharing import AWAY, Sharing
@@ -113,14 +113,14 @@ class Shards:
             self._looked = now
             self._sharing.forget(now)
             self._leave_out(self._past(now), now)
-            try:
-                self._sharing.give(now)
-                self._take(now)
-                self.problem, self._stale = "", False
-            except KeyHolderError:
-                raise
-            except AWAY as problem:
-                self.problem = str(problem)
+            self.problem, self._stale = "", False
+            for part in (self._sharing.give, self._take):
+                try:
+                    part(now)
+                except KeyHolderError:
+                    raise
+                except AWAY as problem:
+                    self.problem = self.problem or str(problem)
 
     def status(self) -> ShardStatus:
         """A shard and its stream."""
@@ -175,7 +175,7 @@ class Shards:
         with ExitStack() as calls:  # each is called, also where another one fails
             for call in reversed(self._store.leaving):
                 calls.callback(call, Leaving((), (), now))
-            self._announce(calls, "windows of the stream are past their retention")
+            self._announce(calls, "a window of the stream is forgotten")
 
     def _announce(self, calls: ExitStack, why: str) -> None:
         for call in reversed(self._store.changed):
@@ -203,9 +203,9 @@ class Shards:
         joining = {key: told for key, told in fresh.items() if self._joins(told, now)}
         self._waiting = len(fresh) - len(joining)
         if joining:
-            self._add(joining, entries)
             with ExitStack() as calls:
                 self._announce(calls, "")
+                self._add(joining, entries)
 
     def _read(self, entries: Entries) -> None:
         """The manifests that are newer than those read before."""
@@ -235,7 +235,7 @@ class Shards:
 
     def _add(self, joining: Mapping[Key, Told], entries: Entries) -> None:
         """Add windows to the sum; one that cannot be read is left out, and tried again."""
-        total, problems = self._store.served, list[BaseException]()
+        total, problems = self._store.served, list[PyramidionError]()
         summed = dict(self._sum)
         for key, told in joining.items():
             try:
@@ -252,7 +252,7 @@ class Shards:
         first = min((told.start for told in summed.values()), default=None)
         ends = None if first is None else first + self._store.settings.retention_us
         self._store.shared = Shared(total, frozenset(own), ends)
-        if problems and len(problems) == len(joining):
+        if problems:
             raise problems[0]
 
     def _arena(self, key: Key, told: Told, entries: Entries) -> Arena:
@@ -261,9 +261,11 @@ class Shards:
         if shard == self.shard.name:
             arena = self._store.tables.sealed(told.number)
         else:
-            held = entries.of(shard)[file].held
+            shared = entries.of(shard).get(file)
+            if shared is None:
+                raise ExpiredError(f"a window of shard {shard!r} was forgotten; look again")
             layout = self._told[shard][1].layout(told, self._store.secret)
-            tables = self._tables.opened(held.generation, layout)
+            tables = self._tables.opened(shared.held.generation, layout)
             arena = tables.load(rows=told.rows, max_rows=told.max_rows)
         names = self._names()
         return arena if set(arena.layout.index) <= names else arena.only(names)

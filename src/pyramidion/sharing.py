@@ -17,7 +17,14 @@ import json
 from contextlib import suppress
 
 from pyramidion.counts.windows import Slots
-from pyramidion.errors import ExpiredError, FormatError, StorageError, UnreachableError
+from pyramidion.errors import (
+    ExpiredError,
+    FormatError,
+    KeyHolderError,
+    PyramidionError,
+    StorageError,
+    UnreachableError,
+)
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.shard import Shard
@@ -90,11 +97,18 @@ class Sharing:
         if not self._swept:
             self._sweep(entries)
             entries = self._roster.entries()
-        published = entries.of(self._shard.name)
+        published, problems = entries.of(self._shard.name), list[PyramidionError]()
         for file, number in self.windows().items():
             if file not in published:
-                self._publish(number, file, now)
-        self._tell(now, entries)
+                try:
+                    self._publish(number, file, now)
+                except KeyHolderError:
+                    raise
+                except AWAY as problem:  # a damaged file of one keeps no other
+                    problems.append(problem)
+        self._tell(now)
+        if problems:
+            raise problems[0]
 
     def _publish(self, number: int, file: str, now: int) -> None:
         until = self._facts(number)["start"] + self._store.settings.retention_us
@@ -112,11 +126,9 @@ class Sharing:
         (row,) = self._store.catalogue.all(query, number)
         return dict(row)
 
-    def _tell(self, now: int, entries: Entries) -> None:
+    def _tell(self, now: int) -> None:
         """Write a new manifest where there is something new in it."""
-        member = entries.members.get(self._shard.name)
-        if member is None:
-            member = self._roster.member(self._shard.name)  # or say that it is not there
+        member = self._roster.member(self._shard.name)
         self._recall(member.manifest)
         manifest = self._manifest(now)
         if self._told is not None and self._told == (member.manifest, manifest):
@@ -141,7 +153,8 @@ class Sharing:
             self._laid |= {w.file: (w.max_rows, told.layouts[w.layout]) for w in told.windows}
 
     def _manifest(self, now: int) -> Manifest:
-        store, windows = self._store, self.windows()
+        store, published = self._store, self._roster.entries().of(self._shard.name)
+        windows = {file: n for file, n in self.windows().items() if file in published}
         self._laid = {file: self._laid_of(file, number) for file, number in windows.items()}
         told = [
             (Told(file, **self._facts(number), max_rows=most, layout=0), layout)

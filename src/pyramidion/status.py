@@ -13,6 +13,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
 
 if TYPE_CHECKING:
+    from pyramidion.shards import ShardStatus
     from pyramidion.vault.files import VaultStatus
 
 
@@ -109,6 +110,8 @@ class Status:
     """Where the raw history is sealed, if it is."""
     nodes: tuple[NodeStatus, ...] = ()
     """Of a tree of windows, those that are populating or sealed."""
+    shard: ShardStatus | None = None
+    """Of which stream it is a shard, and what the others have, if it is one."""
 
     @property
     def layers(self) -> Layers:
@@ -138,6 +141,8 @@ class Status:
             del told["vault"]
         if not self.nodes:
             del told["nodes"]
+        if self.shard is None:
+            del told["shard"]
         return told
 
 
@@ -165,7 +170,12 @@ def _nodes(lifecycle: Lifecycle) -> tuple[NodeStatus, ...]:
 
 
 def status_of(
-    path: Path, lifecycle: Lifecycle, now: int, due: bool, vault: VaultStatus | None = None
+    path: Path,
+    lifecycle: Lifecycle,
+    now: int,
+    due: bool,
+    vault: VaultStatus | None = None,
+    shard: ShardStatus | None = None,
 ) -> Status:
     """Look a store over."""
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
@@ -196,4 +206,5 @@ def status_of(
         composed_delta=None if spent is None else spent.composed_delta,
         vault=vault,
         nodes=_nodes(lifecycle),
+        shard=shard,
     )

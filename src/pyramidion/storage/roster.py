@@ -227,8 +227,9 @@ class Roster:
                 if found.name not in members or _newer(found, members[found.name]):
                     members[found.name] = found
             elif kind == "window":
-                shard, file, until = rest
-                windows.append(SharedWindow(shard, file, int(until), Held.from_bytes(value)))
+                shard, *file, until = rest
+                held = Held.from_bytes(value)
+                windows.append(SharedWindow(shard, ".".join(file), int(until), held))
         return Entries(dict(sorted(members.items())), tuple(windows))
 
     def _add(self, name: str, value: bytes) -> None:
@@ -251,4 +252,3 @@ def _member(kind: str, rest: list[str], value: bytes) -> Member:
 def _newer(one: Member, other: Member) -> bool:
     """Of two entries of a shard, left by a crash: the later; of one serial, that it left."""
     return (one.serial, not one.active) > (other.serial, not other.active)
-
