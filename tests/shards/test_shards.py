@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from pyramidion import Categorical, Continuous, Label, Pyramid, Schema, SchemaError, StateError
+from pyramidion import (
+    Categorical,
+    Continuous,
+    KeyHolderError,
+    Label,
+    Pyramid,
+    Schema,
+    SchemaError,
+    StateError,
+)
+from pyramidion.storage.keys import FileHolder
 from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
 from tests.store.stores import SCHEMA, same, sealed, tiny
 
@@ -93,6 +103,30 @@ def test_the_noise_of_shards_is_independent(stream: Stream) -> None:
         for other in drawn[:i]:
             assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(one.size)
     assert len({node._lifecycle.secret for node in nodes.values()}) == 1
+
+
+def test_a_window_is_given_once_nothing_opens_its_populating_states(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.close("two", "three")
+    before = set(stream.tables.names())
+    with monkeypatch.context() as broken:
+        broken.setattr(FileHolder, "drop", _refused)
+        with pytest.raises(KeyHolderError):
+            stream.advance(10)
+        assert nodes["one"]._lifecycle.keys.unfinished
+        with pytest.raises(KeyHolderError):
+            nodes["one"].advance()
+        nodes["one"]._shards._sharing.give(int(stream.clock.now * 1e6))
+        assert set(stream.tables.names()) == before
+    nodes["one"].advance()
+    assert len(stream.shard("one").roster.entries().windows) == 1
+
+
+def _refused(*_: object) -> None:
+    raise KeyHolderError("the holder is away")
 
 
 # --- when a window joins ---------------------------------------------------------------------
@@ -185,6 +219,21 @@ def test_a_window_past_its_retention_leaves_every_sum_and_its_key_is_gone(stream
             node.snapshot()
     names = stream.tables.names()
     assert len(names) == 3  # manifests alone
+
+
+def test_nobody_sums_a_window_that_is_about_to_be_erased(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    seen = []
+    for node in nodes.values():
+        store = node._lifecycle
+        store.leaving.append(lambda _, store=store: seen.append(store.served))
+    stream.advance(40, rounds=1)
+    assert seen
+    assert not any(seen)
+    assert stream.shard("one").roster.entries().windows == ()
 
 
 def test_a_lost_shard_keeps_nothing_beyond_the_retention(stream: Stream) -> None:
