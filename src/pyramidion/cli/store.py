@@ -22,6 +22,7 @@ from pyramidion.cli.options import (
 )
 from pyramidion.cli.progress import warn
 from pyramidion.cli.schema import to_change
+from pyramidion.cli.shards import add_shard, custodian_of, shard_of
 from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyramidion.schedule import Advance
     from pyramidion.schema import Schema
     from pyramidion.settings import Settings
-    from pyramidion.vault.custody import PublicKey
 
 # --- create ------------------------------------------------------------------------------
 
@@ -59,6 +59,7 @@ def add_create(commands: Commands[Parser]) -> None:
     creating.add_argument(
         "--custodian", metavar="FILE.pub", type=Path, help="the public key that it is sealed to"
     )
+    add_shard(creating)
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -71,9 +72,17 @@ def create(arguments: argparse.Namespace) -> None:
     ours_to_interrupt()
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
     keys, clock = keys_of(arguments), Clock(arguments.now)
-    vault, custodian = arguments.vault, _custodian(arguments.custodian)
+    vault, custodian = arguments.vault, custodian_of(arguments.custodian)
+    shard = shard_of(arguments)
     with Pyramid.create(
-        arguments.data, schema, settings, keys=keys, clock=clock, vault=vault, custodian=custodian
+        arguments.data,
+        schema,
+        settings,
+        keys=keys,
+        clock=clock,
+        vault=vault,
+        custodian=custodian,
+        shard=shard,
     ) as made:
         store = "" if made.vault is None else made.vault.store
     birth = _birth(schema, settings)
@@ -89,12 +98,19 @@ def create(arguments: argparse.Namespace) -> None:
         told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
         if vault is not None and custodian is not None:
             told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
+        if shard is not None:
+            told |= {"shard": shard.name, "stream": shard.stream}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
     if vault is not None and custodian is not None:
         print(f"rows are sealed in {vault} to the custodian {custodian.fingerprint}")
         print(f"requests for them name the store {store}")
+    if shard is not None:
+        print(
+            f"it is shard {shard.name} of stream {shard.stream}, which has room for "
+            f"{several(settings.shards, 'shard')}"
+        )
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "
@@ -109,13 +125,6 @@ def create(arguments: argparse.Namespace) -> None:
             ],
         )
     )
-
-
-def _custodian(path: Path | None) -> PublicKey | None:
-    from pyramidion.storage.disk import read
-    from pyramidion.vault.custody import PublicKey
-
-    return None if path is None else PublicKey.from_text(read(path))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
