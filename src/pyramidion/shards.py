@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
-from pyramidion.errors import ExpiredError, KeyHolderError, PyramidionError, StateError
+from pyramidion.errors import ExpiredError, PyramidionError, StateError
 from pyramidion.lifecycle import Leaving, Lifecycle, Shared
 from pyramidion.shard import ABOUT, Shard
-from pyramidion.sharing import AWAY, Sharing
+from pyramidion.giving import AWAY, Giving
 from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
 from pyramidion.storage.roster import Entries, Held
@@ -61,7 +61,7 @@ class Shards:
         self._store = store
         self.shard = shard
         self._roster, self._tables = shard.roster, tables_at(shard.tables)
-        self._sharing = Sharing(store, shard, self._roster, self._tables)
+        self._giving = Giving(store, shard, self._roster, self._tables)
         self._told: dict[str, tuple[Held, Manifest]] = {}
         """The newest manifest that was read of each shard."""
         self._sum: dict[Key, Told] = {}
@@ -73,7 +73,7 @@ class Shards:
         self.problem = ""
         store.shared = NOTHING
         store.changed.append(self._changed)  # first, so that nobody serves what is gone
-        store.leaving.append(lambda leaving: self._sharing.forget(leaving.now))
+        store.leaving.append(lambda leaving: self._giving.forget(leaving.now))
 
     @classmethod
     def of(cls, store: Lifecycle) -> Shards | None:
@@ -106,19 +106,17 @@ class Shards:
     def advance(self, now: int) -> None:
         """Forget, give and take what is due.
 
-        Where a key cannot be destroyed this raises. A table store that is away is told in the
-        status and tried again; nothing is kept longer for it.
+        Where a key cannot be destroyed this raises. A table store or a holder that is away is told
+        in the status otherwise, and tried again; nothing is kept longer for it.
         """
         with self._store.moves:
             self._looked = now
-            self._sharing.forget(now)
+            self._giving.forget(now)
             self._leave_out(self._past(now), now)
             self.problem, self._stale = "", False
-            for part in (self._sharing.give, self._take):
+            for part in (self._giving.give, self._take):
                 try:
                     part(now)
-                except KeyHolderError:
-                    raise
                 except AWAY as problem:
                     self.problem = self.problem or str(problem)
 
@@ -151,7 +149,7 @@ class Shards:
         self._stale = True
         if not why:
             return
-        mine, name = self._sharing.windows(), self.shard.name
+        mine, name = self._giving.windows(), self.shard.name
         gone = {key for key in self._sum if key[0] == name and key[1] not in mine}
         sealed = set(mine.values())
         over = [self._sum[key].slot for key in gone if self._sum[key].number not in sealed]
@@ -196,6 +194,7 @@ class Shards:
         entries = self._roster.entries()
         self._active = {name: member.active for name, member in entries.members.items()}
         self._read(entries)
+        self._strike_out(entries, now)
         known, held = self._known(entries, now), self._sum
         gone = {key for key in held if key not in known}
         self._leave_out(gone, now)
@@ -214,6 +213,19 @@ class Shards:
             held = self._told.get(name)
             if member.manifest is not None and (held is None or held[0] != member.manifest):
                 self._told[name] = member.manifest, manifests.get(self._tables, member.manifest)
+
+    def _strike_out(self, entries: Entries, now: int) -> None:
+        """Shards that were removed leave the roster once nothing of theirs can come any more."""
+        settings = self._store.settings
+        for name, member in entries.members.items():
+            held = self._told.get(name)
+            passed = 0 if held is None else held[1].passed * int(settings.window_us or 0)
+            over = held is None or passed + settings.origin_us + settings.retention_us <= now
+            if not member.active and over and not entries.of(name):
+                self._roster.forget(name)
+                if member.manifest is not None:
+                    chunks = manifests.chunks_of(member.manifest)
+                    self._tables.delete(member.manifest.name, chunks)
 
     def _known(self, entries: Entries, now: int) -> dict[Key, Told]:
         """Every window of the stream that can be opened and is within its retention."""
@@ -240,8 +252,6 @@ class Shards:
         for key, told in joining.items():
             try:
                 arena = self._arena(key, told, entries)
-            except KeyHolderError:
-                raise
             except AWAY as problem:
                 problems.append(problem)
                 continue

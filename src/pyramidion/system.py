@@ -372,7 +372,7 @@ class Pyramid:
         self._training.trained.clear()
         self._untold.make_up()
         done = self._schedule.advance(now)
-        self._share(now)
+        self._meet(now)
         if self._vault is not None:
             self._vault.advance(now)
         self._serving.mend()
@@ -397,7 +397,7 @@ class Pyramid:
 
     # --- shards of a stream --------------------------------------------------------
 
-    def _share(self, now: int) -> None:
+    def _meet(self, now: int) -> None:
         """Give to other shards what is sealed, and take what they gave; in the keeper."""
         if self._shards is not None:
             self._shards.advance(now)
@@ -419,7 +419,7 @@ class Pyramid:
 
         def done() -> None:
             shards.remove(name)
-            self._share(now)
+            self._meet(now)
 
         self._noted("shard.removed", now, {"name": name, "why": why}, done)
 
@@ -612,7 +612,7 @@ class Pyramid:
         def done() -> None:
             withdraw(self._lifecycle, name, why, now)
             self._settle_vault()
-            self._share(now)
+            self._meet(now)
 
         def noted() -> None:
             told: dict[str, Fact] = {"why": why}

@@ -377,6 +377,62 @@ def test_a_removed_shard_takes_no_rows_and_gives_what_it_has(stream: Stream) -> 
     assert nodes["one"].snapshot().rows == 20
 
 
+def test_a_removed_shard_leaves_the_roster_with_its_last_window(stream: Stream) -> None:
+    stream.begin()
+    stream.observe("two", 20)
+    stream.advance(10)
+    stream.close("two")
+    stream.nodes["one"].remove_shard("two", why="lost")
+    roster = stream.shard("one").roster
+    stream.advance(39)
+    assert set(roster.entries().members) == set(NAMES)
+    stream.advance(21)
+    assert set(roster.entries().members) == {"one", "three"}
+    assert len(stream.tables.names()) == 2
+
+
+def test_a_stream_that_broke_off_at_its_beginning_can_be_begun_again(stream: Stream) -> None:
+    stream.shard("one").roster.found("one")  # and there its process was killed
+    with pytest.raises(StateError, match="has told its schema yet"):
+        stream.join("two")
+    stream.begin("one", "two")
+    assert set(stream.shard("one").roster.entries().members) == {"one", "two"}
+
+
+def test_a_restored_shard_goes_on_under_its_name(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    stream.observe("two", 30)
+    nodes["two"].backup(stream.folder / "backup")
+    stream.close("two")
+    copy = stream.folder / "copy"
+    restored = Pyramid.restore(stream.folder / "backup", copy, **stream.given("two"))
+    stream.nodes["two"] = restored
+    stream.advance(10)
+    assert [node.snapshot().rows for node in nodes.values()] == [90] * 3
+
+
+def test_a_holder_that_is_away_keeps_no_row_out_until_a_key_is_to_be_destroyed(
+    stream: Stream,
+) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.advance(10)
+    keys, away = stream.folder / "keys" / "stream.key", stream.folder / "away"
+    keys.rename(away)
+    stream.observe("one", 20)
+    stream.advance(10)
+    assert "has no stream" in nodes["one"].status().shard.problem
+    assert nodes["one"].snapshot().rows == 20
+    with pytest.raises(KeyHolderError, match="has no stream"):
+        stream.advance(30)
+    away.rename(keys)
+    stream.advance()
+    assert nodes["one"].snapshot().rows == 20  # the second window
+
+
 def test_a_shard_that_could_not_be_made_is_not_waited_for(stream: Stream) -> None:
     stream.begin("one")
     stream.path("two").mkdir()

@@ -21,6 +21,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from pyramidion.checks import nearest
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.ciphers import KEY_BYTES, new_key
@@ -128,11 +129,14 @@ class Roster:
         """The hashing secret of the stream."""
         found = self._keys().get("secret")
         if found is None:
-            raise KeyHolderError(
-                f"{self._holder.name} has no stream {self.stream!r}; name the right holder, or "
-                f"make the stream's first shard with create"
-            )
+            raise self._unknown()
         return found
+
+    def _unknown(self) -> KeyHolderError:
+        return KeyHolderError(
+            f"{self._holder.name} has no stream {self.stream!r}; mount it or name the right one, "
+            f"or make the stream's first shard with create"
+        )
 
     # --- who takes part ----------------------------------------------------------------------
 
@@ -140,13 +144,20 @@ class Roster:
         """Begin a stream with its first shard; its new secret."""
         with self._alone():
             if "secret" in self._keys():
-                raise StateError(
-                    f"stream {self.stream!r} has shards already; join it, so that all count alike"
-                )
+                self._refuse_begun()
             secret = new_key()
             self._add("secret", secret)
             self._register(shard)
             return secret
+
+    def _refuse_begun(self) -> None:
+        """Raise where a shard has told anything; what a crash left at the very start is dropped."""
+        entries = self.entries()
+        if entries.windows or any(member.manifest for member in entries.members.values()):
+            raise StateError(
+                f"stream {self.stream!r} has shards already; join it, so that all count alike"
+            )
+        self._drop(list(self._keys()))
 
     def join(self, shard: str, most: int) -> bytes:
         """Register one more shard, of so many at most; the secret of the stream."""
@@ -201,8 +212,8 @@ class Roster:
         found = self.entries().members.get(shard)
         if found is None:
             raise StateError(
-                f"stream {self.stream!r} has no shard {shard!r} on its roster; see `shards`, or "
-                f"restore the key holder"
+                f"stream {self.stream!r} has no shard {shard!r} on its roster; "
+                f"{nearest(shard, self.entries().members)}"
             )
         return found
 
@@ -219,8 +230,10 @@ class Roster:
     def entries(self) -> Entries:
         """All shards and published windows, in one look."""
         members: dict[str, Member] = {}
-        windows = []
-        for name, value in self._keys().items():
+        windows, found_keys = [], self._keys()
+        if "secret" not in found_keys:
+            raise self._unknown()
+        for name, value in found_keys.items():
             kind, *rest = name.split(".")
             if kind in ("shard", "left"):
                 found = _member(kind, rest, value)

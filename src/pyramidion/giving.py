@@ -38,7 +38,7 @@ AWAY = (StorageError, UnreachableError, FormatError, ExpiredError)
 """What a table store that is down, full, emptied or tampered with raises."""
 
 
-class Sharing:
+class Giving:
     """Publishes the sealed windows of one shard."""
 
     def __init__(self, store: Lifecycle, shard: Shard, roster: Roster, tables: TableStore) -> None:
@@ -49,6 +49,8 @@ class Sharing:
         """The most rows and the layout of the own tables, by what these are called."""
         self._told: tuple[Held, Manifest] | None = None
         self._swept = False
+        self._shared: tuple[SharedWindow, ...] | None = None
+        """The published windows of the stream, as they were at the last look."""
 
     def windows(self) -> dict[str, int]:
         """The numbers of the own sealed windows, by what their tables are called."""
@@ -57,13 +59,17 @@ class Sharing:
     # --- take back -------------------------------------------------------------------------------
 
     def forget(self, now: int) -> None:
-        """Destroy the keys of own windows that are sealed no more, and of all past retention."""
-        mine, name = self.windows(), self._shard.name
-        gone = [
-            window
-            for window in self._roster.entries().windows
-            if window.until <= now or (window.shard == name and window.file not in mine)
-        ]
+        """Destroy the keys of own windows that are sealed no more, and of all past retention.
+
+        Raises where that cannot be done; a holder that is away while nothing is due is none's harm.
+        """
+        try:
+            self._shared = self._roster.entries().windows
+        except KeyHolderError:
+            if self._shared is None or self._over(now):
+                raise
+            return
+        gone = self._over(now)
         if not gone:
             return
         self._roster.drop(gone)
@@ -71,6 +77,15 @@ class Sharing:
         for window in gone:
             with suppress(*AWAY):  # nothing opens it, and a later sweep finds it
                 self._tables.delete(window.held.name, window.held.length)
+
+    def _over(self, now: int) -> list[SharedWindow]:
+        """Of the keys that were there at the last look, those that are to go."""
+        mine, name = self.windows(), self._shard.name
+        return [
+            window
+            for window in self._shared or ()
+            if window.until <= now or (window.shard == name and window.file not in mine)
+        ]
 
     def _sweep(self, entries: Entries) -> None:
         """Once: delete what crashes left, and give again what the table store has lost."""
@@ -102,8 +117,6 @@ class Sharing:
             if file not in published:
                 try:
                     self._publish(number, file, now)
-                except KeyHolderError:
-                    raise
                 except AWAY as problem:  # a damaged file of one keeps no other
                     problems.append(problem)
         self._tell(now)
@@ -128,7 +141,12 @@ class Sharing:
 
     def _tell(self, now: int) -> None:
         """Write a new manifest where there is something new in it."""
-        member = self._roster.member(self._shard.name)
+        member = self._roster.entries().members.get(self._shard.name)
+        if member is None:
+            raise KeyHolderError(
+                f"stream {self._shard.stream!r} has no shard {self._shard.name!r} on its roster "
+                f"any more; restore the key holder, or join the stream with a new store"
+            )
         self._recall(member.manifest)
         manifest = self._manifest(now)
         if self._told is not None and self._told == (member.manifest, manifest):
@@ -173,8 +191,12 @@ class Sharing:
         return arena.max_rows, manifests.laid(arena.layout)
 
     def _passed(self, now: int) -> int:
-        """The first slot that a row can still come to: no window before it will take any."""
+        """The first slot that a row can still come to: no window before it will take any.
+
+        What was told stays told: who only looks at a store goes by an older time.
+        """
         settings = self._store.settings
         slots = Slots(int(settings.window_us or 1), settings.origin_us)
         with self._store.arrivals:
-            return min([slots.at(now), *(each.slot for each in self._store.windows.all())])
+            first = min([slots.at(now), *(each.slot for each in self._store.windows.all())])
+        return first if self._told is None else max(first, self._told[1].passed)
