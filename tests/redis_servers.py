@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -67,6 +68,16 @@ class RedisServer:
             yield
         finally:
             self.start()
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """It takes connections and answers nothing; then it goes on, with all it had."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
 
 class RedisCluster:

@@ -49,6 +49,7 @@ class Giving:
         """The most rows and the layout of the own tables, by what these are called."""
         self._told: tuple[Held, Manifest] | None = None
         self._swept = False
+        """Whether the last look at the table store went well: it has what it should."""
         self._shared: tuple[SharedWindow, ...] | None = None
         """The published windows of the stream, as they were at the last look."""
 
@@ -88,19 +89,20 @@ class Giving:
         ]
 
     def _sweep(self, entries: Entries) -> None:
-        """Once: delete what crashes left, and give again what the table store has lost."""
+        """Delete what crashes left, and see to it that what the table store lost is given again."""
         found, own = self._tables.names(), entries.of(self._shard.name)
         member = entries.members.get(self._shard.name)
         known = {window.held.name for window in own.values()}
         if member is not None and member.manifest is not None:
             known.add(member.manifest.name)
+            if member.manifest.name not in found:
+                self._told = None
         for name, chunks in found.items():
             if name.rpartition(".")[0] == self._shard.owner and name not in known:
                 self._tables.delete(name, chunks)
         lost = [w for w in own.values() if found.get(w.held.name, 0) < w.held.length]
         if lost:
             self._roster.drop(lost)
-        self._swept = True
 
     # --- give ------------------------------------------------------------------------------------
 
@@ -109,10 +111,11 @@ class Giving:
         store, entries = self._store, self._roster.entries()
         if store.keys.unfinished or not store.published:
             return  # a populating state of it could still be opened
-        if not self._swept:
-            self._sweep(entries)
-            entries = self._roster.entries()
         published, problems = entries.of(self._shard.name), list[PyramidionError]()
+        swept, self._swept = self._swept, False
+        if not swept or self.windows().keys() - published:
+            self._sweep(entries)
+            published = self._roster.entries().of(self._shard.name)
         for file, number in self.windows().items():
             if file not in published:
                 try:
@@ -122,6 +125,7 @@ class Giving:
         self._tell(now)
         if problems:
             raise problems[0]
+        self._swept = True
 
     def _publish(self, number: int, file: str, now: int) -> None:
         until = self._facts(number)["start"] + self._store.settings.retention_us

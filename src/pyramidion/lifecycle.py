@@ -74,7 +74,7 @@ class Leaving(NamedTuple):
     now: int
 
 
-class Shared(NamedTuple):
+class StreamSum(NamedTuple):
     """The sum of a stream that has several shards, as one of them serves it."""
 
     tables: Arena | None
@@ -113,7 +113,7 @@ class Lifecycle:
         self.complete: Arena | None = None
         self.lacking: frozenset[int] = frozenset()
         """Sealed windows that are not in the complete tables: neither file could be read."""
-        self.shared: Shared | None = None
+        self.stream: StreamSum | None = None
         """Of a shard, the sum of its stream: served in place of the own complete tables."""
         self.published = True
         """Whether the complete tables are served as they are."""
@@ -129,6 +129,8 @@ class Lifecycle:
         """Called once the rows that `leaving` told of are gone."""
         self.erasing: list[Callable[[str, str], None]] = []
         """Called with what is erased and why, at the end of the transaction that does it."""
+        self.dropping: list[Callable[[], Collection[int]]] = []
+        """Called within the transaction of an erasure; the keys that each gives die with it."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
         self._load()
@@ -580,12 +582,12 @@ class Lifecycle:
     @property
     def served(self) -> Arena | None:
         """The tables that are served: the complete ones, or the sum of the stream."""
-        return self.complete if self.shared is None else self.shared.tables
+        return self.complete if self.stream is None else self.stream.tables
 
     def retires(self) -> int | None:
         """When the first window that is served is past its retention; None: there is none."""
-        if self.shared is not None:
-            return self.shared.expires
+        if self.stream is not None:
+            return self.stream.expires
         oldest = self.catalogue.one("SELECT min(start) FROM windows WHERE state = 'sealed'")
         return None if oldest is None else int(oldest) + self.settings.retention_us
 
@@ -677,6 +679,7 @@ class Lifecycle:
                 held += self.uncounted.drop(lambda block: self.people.is_over(block, now))
                 held += self.readings.keys(windows, *PURPOSES)
                 self.readings.forget(windows, *PURPOSES)
+                held += [key for drop in self.dropping for key in drop()]
                 for call in self.erasing:
                     call(what, why)
                 return [*held, *keys, *(row["key"] for row in gone)]

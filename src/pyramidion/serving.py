@@ -140,8 +140,8 @@ class Serving:
     def _counted(self, wanted: Wanted) -> Counted:
         store, hot, served = self._store, self._store.hot.stored(wanted), self.snapshot().tables
         files = [row for row in store.tables.windows() if row["window"] not in store.lacking]
-        if store.shared is not None:  # of a stream, those that have joined its sum
-            files = [row for row in files if row["window"] in store.shared.windows]
+        if store.stream is not None:  # of a stream, those that have joined its sum
+            files = [row for row in files if row["window"] in store.stream.windows]
         found = {row["window"]: store.tables.names(row).intersection(served) for row in files}
         tables = {number: names for number, names in found.items() if names}
         hidden = sum(rows for batch in hot for window, rows in batch.lie if window in tables)

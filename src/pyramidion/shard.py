@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage import manifests
+from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.keys import FileHolder, holder_at
 from pyramidion.storage.roster import Roster, checked_word
 from pyramidion.storage.tables import FileTables, tables_at
@@ -48,14 +50,16 @@ class Shard:
         """What the names of its published tables begin with."""
         return f"{self.stream}.{self.name}"
 
-    def to_text(self) -> str:
-        """JSON, for the catalogue."""
-        return json.dumps(asdict(self))
+    def sealed(self, secret: bytes) -> str:
+        """As the catalogue has it: encrypted, so that a password may stand in a URL."""
+        text = json.dumps(asdict(self)).encode()
+        return b"".join(sealed(_key(secret), [text], ABOUT.encode())).hex()
 
     @classmethod
-    def from_text(cls, text: str) -> Shard:
-        """What `to_text` made."""
-        return cls(**json.loads(text))
+    def opened(cls, text: str, secret: bytes) -> Shard:
+        """What `sealed` made."""
+        data = opened(_key(secret), bytes.fromhex(text), ABOUT.encode(), what="where shards meet")
+        return cls(**json.loads(data))
 
     def refuse_unsafe(self, store: Path) -> None:
         """Raise where keys would lie beside what they open."""
@@ -68,6 +72,10 @@ class Shard:
                     f"the keys of a stream may not lie beside what they open; keep them outside "
                     f"{place}, best on another disk"
                 )
+
+
+def _key(secret: bytes) -> bytes:
+    return blake2b(key=secret[:64], digest_size=32, person=b"shards meet").digest()
 
 
 def _inside(path: Path, place: Path) -> bool:
@@ -85,6 +93,15 @@ def refuse_unsharded(settings: Settings, shard: Shard | None) -> None:
         raise SchemaError(
             "setting 'shards' is 1, so no other store could join the stream; set it to how many "
             "are to take rows"
+        )
+
+
+def refuse_sharing(shard: Shard | None) -> None:
+    """Raise in a shard: what it serves is the sum of a stream, which has no file of its own."""
+    if shard is not None:
+        raise StateError(
+            f"this store is a shard of stream {shard.stream!r}, which gives the other shards what "
+            f"it has sealed and shares no complete tables; take snapshots of any shard instead"
         )
 
 

@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
 from pyramidion.errors import ExpiredError, PyramidionError, StateError
-from pyramidion.lifecycle import Leaving, Lifecycle, Shared
-from pyramidion.shard import ABOUT, Shard
 from pyramidion.giving import AWAY, Giving
+from pyramidion.lifecycle import Leaving, Lifecycle, StreamSum
+from pyramidion.shard import ABOUT, Shard
 from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
 from pyramidion.storage.roster import Entries, Held
 from pyramidion.storage.tables import tables_at
 
 LOOK = 5_000_000  # microseconds between looks at what the others have told
-NOTHING = Shared(None, frozenset(), None)
+NOTHING = StreamSum(None, frozenset(), None)
 
 Key = tuple[str, str]
 """A window of the stream: its shard, and what that calls its tables."""
@@ -71,7 +71,7 @@ class Shards:
         self._stale = True
         self._looked = 0
         self.problem = ""
-        store.shared = NOTHING
+        store.stream = NOTHING
         store.changed.append(self._changed)  # first, so that nobody serves what is gone
         store.leaving.append(lambda leaving: self._giving.forget(leaving.now))
 
@@ -79,7 +79,7 @@ class Shards:
     def of(cls, store: Lifecycle) -> Shards | None:
         """The shard that a store is, if it is one."""
         told = store.catalogue.about(ABOUT, "")
-        return cls(store, Shard.from_text(told)) if told else None
+        return cls(store, Shard.opened(told, store.secret)) if told else None
 
     def close(self) -> None:
         """Let go of the table store."""
@@ -183,7 +183,7 @@ class Shards:
     def _without(self, gone: Collection[Key]) -> None:
         """Sum the windows that stay anew; where that fails there is no sum, and none is served."""
         stay = {key: told for key, told in self._sum.items() if key not in gone}
-        self._sum, self._store.shared = {}, NOTHING
+        self._sum, self._store.stream = {}, NOTHING
         with suppress(*AWAY):
             self._add(stay, self._roster.entries())
 
@@ -261,7 +261,7 @@ class Shards:
         own = {told.number for (name, _), told in summed.items() if name == self.shard.name}
         first = min((told.start for told in summed.values()), default=None)
         ends = None if first is None else first + self._store.settings.retention_us
-        self._store.shared = Shared(total, frozenset(own), ends)
+        self._store.stream = StreamSum(total, frozenset(own), ends)
         if problems:
             raise problems[0]
 

@@ -14,6 +14,7 @@ from pyramidion.serving import guarantee
 
 if TYPE_CHECKING:
     from pyramidion.shards import ShardStatus
+    from pyramidion.sharing import SharedStatus
     from pyramidion.vault.files import VaultStatus
 
 
@@ -112,6 +113,8 @@ class Status:
     """Of a tree of windows, those that are populating or sealed."""
     shard: ShardStatus | None = None
     """Of which stream it is a shard, and what the others have, if it is one."""
+    shared: SharedStatus | None = None
+    """Where the complete tables are shared, if they are."""
 
     @property
     def layers(self) -> Layers:
@@ -143,6 +146,8 @@ class Status:
             del told["nodes"]
         if self.shard is None:
             del told["shard"]
+        if self.shared is None:
+            del told["shared"]
         return told
 
 
@@ -176,6 +181,7 @@ def status_of(
     due: bool,
     vault: VaultStatus | None = None,
     shard: ShardStatus | None = None,
+    shared: SharedStatus | None = None,
 ) -> Status:
     """Look a store over."""
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
@@ -207,4 +213,5 @@ def status_of(
         vault=vault,
         nodes=_nodes(lifecycle),
         shard=shard,
+        shared=shared,
     )

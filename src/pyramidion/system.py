@@ -6,6 +6,7 @@ observe, observe_all    rows in: durable, hot, counted under noise, taken by the
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
+share, unshare, card    the complete tables for readers elsewhere, and what opens them
 training_set            hot rows as features and labels, none meeting its own label
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
@@ -63,13 +64,15 @@ from pyramidion.selecting import Selecting, Selection
 from pyramidion.serving import Serving
 from pyramidion.settings import Settings
 from pyramidion.shard import ABOUT as SHARD
-from pyramidion.shard import Shard, founded, joined, refuse_unsharded
+from pyramidion.shard import Shard, founded, joined, refuse_sharing, refuse_unsharded
 from pyramidion.shards import Shards
+from pyramidion.sharing import Sharing
 from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
 from pyramidion.storage.spells import FACT, NONE, replaying
+from pyramidion.storage.tables import tables_at
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
 from pyramidion.training import Training
@@ -78,6 +81,8 @@ from pyramidion.untold import Untold
 from pyramidion.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from pyramidion.learn.exports import Export
     from pyramidion.vault.custody import PublicKey
     from pyramidion.vault.reader import GrantedRows
@@ -109,6 +114,7 @@ class Pyramid:
         cores = os.cpu_count() or 1
         self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
+        self._sharing = Sharing(self._lifecycle, self._serving)
         self._training = Training(self._lifecycle, self._serving)
         self._measures = Measures(self._training, self._serving)
         self._arrivals.taken.append(self._training.learn)
@@ -137,17 +143,25 @@ class Pyramid:
         vault: str | None = None,
         custodian: PublicKey | None = None,
         shard: Shard | None = None,
+        tables: str | None = None,
     ) -> Self:
         """Make a new store. ``keys`` says where its store key is held: outside its directory.
 
         With a ``vault``, a directory or a URL for fsspec, every batch is sealed there to the
-        ``custodian``. A ``shard`` is the first of a new stream, which others `join`.
+        ``custodian``. With a URL for ``tables``, complete tables are shared there: see `share`. A
+        ``shard`` is the first of a new stream, which others `join`.
         """
         refuse_unsharded(settings, shard)
         Lifecycle.refuse_unusable(schema, settings)
+        if tables is not None:
+            refuse_sharing(shard)
+            tables_at(tables).names()  # or there is no store either
         secret = None if shard is None else founded(shard, Path(path))
         sealed = vault, custodian
-        return cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
+        made = cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
+        if tables is not None:
+            made.share(tables)
+        return made
 
     @classmethod
     def join(
@@ -181,7 +195,7 @@ class Pyramid:
             about = {"schema": schema.to_toml()}
             about |= {"settings": json.dumps(settings.settled().to_dict())}
             about |= facts_of(*sealed, Path(path)) | {FACT: NONE}
-            about |= {} if shard is None else {SHARD: shard.to_text()}
+            about |= {} if shard is None or secret is None else {SHARD: shard.sealed(secret)}
             home = Home.create(Path(path), holder_at(keys), about, secret)
         except BaseException:
             if shard is not None:  # or its name would be taken by nobody
@@ -246,6 +260,7 @@ class Pyramid:
             self._serving.close()
             if self._shards is not None:
                 self._shards.close()
+            self._sharing.close()
             try:
                 self._arrivals.close()
             finally:  # a full disk must not keep the store locked
@@ -376,6 +391,7 @@ class Pyramid:
         if self._vault is not None:
             self._vault.advance(now)
         self._serving.mend()
+        self._sharing.advance(now)
         self._training.catch_up(now)
         done.trained = sorted(set(self._training.trained))
         return done
@@ -392,7 +408,8 @@ class Pyramid:
 
     def _due(self, now: int) -> bool:
         sealing = self._vault is not None and self._vault.due(now)
-        sharing = self._shards is not None and self._shards.due(now)
+        meeting = self._shards is not None and self._shards.due(now)
+        sharing = meeting or self._sharing.due(now)
         return sealing or sharing or self._schedule.is_due(now)
 
     # --- shards of a stream --------------------------------------------------------
@@ -466,6 +483,42 @@ class Pyramid:
     def featurize(self, rows: Any) -> pa.Table:
         """Features of rows, from the complete tables."""
         return self.snapshot().featurize(rows)
+
+    # --- tables for others -----------------------------------------------------------
+
+    def share(self, url: str) -> None:
+        """Publish the complete tables at a URL, now and whenever they change.
+
+        There they are encrypted, under a key that dies when newer ones take their place; who has
+        a `card` reads them. The URL is kept encrypted, so that a password may stand in it.
+        """
+        self._usable()
+        refuse_sharing(None if self._shards is None else self._shards.shard)
+        now = self._now()
+
+        def shared() -> None:
+            where = self._sharing.begin(url, now)
+            self._untold.append("tables.shared", now, where=where)
+
+        self._threads.move(shared)
+
+    def unshare(self) -> None:
+        """Publish no more: the keys of what is shared are destroyed, then it is deleted."""
+        self._usable()
+        now = self._now()
+
+        def ended() -> None:
+            where = self._sharing.end(now)
+            self._untold.append("tables.unshared", now, where=where)
+
+        self._threads.move(ended)
+
+    def card(self, *, stream: str, signer: Ed25519PrivateKey) -> bytes:
+        """What opens the shared tables: signed, ends in a day or with the first window in them."""
+        self._usable()
+        now = self._now()
+        self._keep(now)
+        return self._sharing.card(stream=stream, now=now, signer=signer)
 
     def training_set(
         self,
@@ -739,7 +792,8 @@ class Pyramid:
         now = self._now()
         vault = None if self._vault is None else self._vault.status()
         shard = None if self._shards is None else self._shards.status()
-        return status_of(self._home.path, self._lifecycle, now, self._due(now), vault, shard)
+        shared, due = self._sharing.status(), self._due(now)
+        return status_of(self._home.path, self._lifecycle, now, due, vault, shard, shared)
 
     def exposure(self, start: object, stop: object, *, component: Component = "store") -> Exposure:
         """What an intruder from start to stop could read of the store, an edge or the tables.

@@ -26,6 +26,8 @@ class Stream:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.url = f"file:{folder}/shared"
+        """Where the table store is."""
         self.clock = Clock()
         self.nodes: dict[str, Pyramid] = {}
         self.sent: dict[str, list[pa.Table]] = {}
@@ -33,8 +35,8 @@ class Stream:
 
     def shard(self, name: str) -> Shard:
         """What a shard is told."""
-        keys, tables = f"file:{self.folder}/keys/stream.key", f"file:{self.folder}/shared"
-        return Shard("clicks", name, keys=keys, tables=tables)
+        keys = f"file:{self.folder}/keys/stream.key"
+        return Shard("clicks", name, keys=keys, tables=self.url)
 
     def given(self, name: str) -> dict[str, Any]:
         """What a store is created and opened with."""

@@ -20,6 +20,7 @@ from pyramidion import (
     StateError,
 )
 from pyramidion.storage.keys import FileHolder
+from tests.redis_servers import RedisServer
 from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
 from tests.store.stores import SCHEMA, same, sealed, tiny
 
@@ -119,7 +120,7 @@ def test_a_window_is_given_once_nothing_opens_its_populating_states(
         assert nodes["one"]._lifecycle.keys.unfinished
         with pytest.raises(KeyHolderError):
             nodes["one"].advance()
-        nodes["one"]._shards._sharing.give(int(stream.clock.now * 1e6))
+        nodes["one"]._shards._giving.give(int(stream.clock.now * 1e6))
         assert set(stream.tables.names()) == before
     nodes["one"].advance()
     assert len(stream.shard("one").roster.entries().windows) == 1
@@ -498,3 +499,43 @@ def test_keys_beside_what_they_open_are_refused(stream: Stream, place: str) -> N
 def test_names_that_could_be_mistaken_are_refused(stream: Stream, name: str) -> None:
     with pytest.raises(SchemaError, match="small letters, digits and hyphens"):
         stream.shard(name)
+
+
+# --- other table stores --------------------------------------------------------------------------
+
+
+def test_shards_meet_in_redis_and_go_on_when_it_loses_all(
+    stream: Stream, redis_server: RedisServer
+) -> None:
+    stream.url = redis_server.url
+    nodes = stream.begin(epsilon=math.inf)
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40, seed)
+    stream.advance(10)
+    assert same(
+        cells(served(nodes["two"])), exact(nodes["two"], served(nodes["two"]), stream.all_sent())
+    )
+    stream.observe("one", 20, 9)
+    redis_server.kill()
+    stream.advance(10)
+    assert nodes["one"].status().shard.problem
+    assert nodes["one"].snapshot().rows == 120
+    redis_server.start()
+    stream.advance()
+    assert [node.snapshot().rows for node in nodes.values()] == [140] * 3
+    assert stream.reopen("three").snapshot().rows == 140  # all of it was given again
+
+
+def test_where_shards_meet_is_encrypted_in_the_store(stream: Stream) -> None:
+    stream.begin("one")
+    stream.close()
+    for file in stream.path("one").rglob("*"):
+        if file.is_file():
+            assert b"stream.key" not in file.read_bytes()
+    assert stream.reopen("one")._shards.shard == stream.shard("one")
+
+
+def test_a_shard_shares_no_complete_tables(stream: Stream) -> None:
+    nodes = stream.begin("one")
+    with pytest.raises(StateError, match="shares no complete tables"):
+        nodes["one"].share(f"file:{stream.folder}/far")

@@ -35,7 +35,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 6
+    assert version(stand.path) == module.FORMAT == 7
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
@@ -137,7 +137,8 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
     stand.close()
     with sqlite3.connect(stand.path / "catalogue.db") as db:
         db.executescript(
-            "DROP TABLE members; ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
+            "DROP TABLE shared; DROP TABLE members; "
+            "ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
             "UPDATE about SET value = json_remove(value, '$.windows', '$.tree_radix', "
             "'$.tree_depth', '$.tree_shares') WHERE name = 'settings'; PRAGMA user_version=5;"
         )

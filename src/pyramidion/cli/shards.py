@@ -70,7 +70,7 @@ def add_shard(parser: argparse.ArgumentParser, *, required: bool = False) -> Non
         help="the key holder that all shards of the stream reach",
     )
     parser.add_argument(
-        "--tables",
+        "--stream-tables",
         metavar="URL",
         required=required,
         help="the table store where shards publish what is sealed",
@@ -81,11 +81,13 @@ def shard_of(arguments: argparse.Namespace) -> Shard | None:
     """Which shard a new store is to be, if any."""
     from pyramidion.shard import Shard
 
-    given = (arguments.stream, arguments.shard, arguments.stream_keys, arguments.tables)
+    given = (arguments.stream, arguments.shard, arguments.stream_keys, arguments.stream_tables)
     if given == (None,) * 4:
         return None
     if None in given:
-        raise SchemaError("a shard needs --stream, --shard, --stream-keys and --tables; give all")
+        raise SchemaError(
+            "a shard needs --stream, --shard, --stream-keys and --stream-tables; give all"
+        )
     stream, name, keys, tables = given
     return Shard(stream, name, keys=keys, tables=tables)
 

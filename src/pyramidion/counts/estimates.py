@@ -114,6 +114,18 @@ class Classes:
         return out
 
 
+@dataclass(frozen=True)
+class Studied:
+    """What was computed from all cells of some tables, and is all that features need of them
+    besides the cells of their keys: P2, as the tables are."""
+
+    prior: Floats  # [class column]
+    strength: Floats  # [table, label]
+    spread: Floats  # [table, class column], as those after it
+    shift: Floats
+    deviations: Floats
+
+
 def _centers(label: Label) -> tuple[float, ...]:
     return label.centers if label.continuous else (0.0,) * label.cardinality
 
@@ -131,6 +143,7 @@ class Estimates:
         arena: Arena,
         template: NDArray[np.int64],
         raw: Sequence[tuple[int, int, int]] = (),
+        studied: Studied | None = None,
     ) -> None:
         self._settings = settings
         self._arena = arena
@@ -139,16 +152,27 @@ class Estimates:
         self._classes = Classes.of(schema)
         self._template = template
         self._raw = np.array(raw, dtype=np.int64).reshape(-1, 3)
-        self.prior = self._prior()
-        tables, columns = len(arena.layout.tables), self.prior.size
-        self.strength = np.zeros((tables, len(schema.labels)))
-        self.spread = np.zeros((tables, columns))
-        self.shift = np.zeros((tables, columns))
-        self.deviations = np.zeros((tables, columns))
-        for table in range(1, tables):
-            self._study(table)
+        if studied is None:
+            self._study_all(len(arena.layout.tables), len(schema.labels))
+        else:
+            self.prior, self.strength, self.spread = studied.prior, studied.strength, studied.spread
+            self.shift, self.deviations = studied.shift, studied.deviations
         self._kernel = self._for_kernel()
         self._one = self._for_one()
+
+    @property
+    def studied(self) -> Studied:
+        """What was computed from all cells."""
+        return Studied(self.prior, self.strength, self.spread, self.shift, self.deviations)
+
+    def _study_all(self, tables: int, labels: int) -> None:
+        self.prior = self._prior()
+        self.strength = np.zeros((tables, labels))
+        self.spread = np.zeros((tables, self.prior.size))
+        self.shift = np.zeros((tables, self.prior.size))
+        self.deviations = np.zeros((tables, self.prior.size))
+        for table in range(1, tables):
+            self._study(table)
 
     def _prior(self) -> Floats:
         counts = self._classes.summed(self._arena.cells(0))[0, 0] / self._unit
@@ -279,8 +303,7 @@ class Estimates:
         """What the kernel needs besides keys; kept, since one row takes microseconds."""
         ratio = self._settings.estimate == "ratio"
         return (
-            self._arena.layout.plan,
-            *self._arena.views(),
+            *self._cells(),
             np.uint64(self._arena.layout.labels),
             self._classes.of_joint,
             self._classes.borders,
@@ -295,6 +318,10 @@ class Estimates:
             self._settings.backoff_deviation,
             self._unit,
         )
+
+    def _cells(self) -> tuple[NDArray[Any], ...]:
+        """The plan that finds cells, and these as 32-bit and as 64-bit ones."""
+        return self._arena.layout.plan, *self._arena.views()
 
     def _for_one(self) -> Bundle:
         """The same for one row, whose kernel has no time to unpack so many arrays."""

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
-from pyramidion.counts.estimates import Estimates
+from pyramidion.counts.estimates import Estimates, Studied
+from pyramidion.counts.far import FarEstimates, Fetch
 from pyramidion.counts.typical import typical_counts
 from pyramidion.encoding import Encoder
 from pyramidion.errors import ExpiredError, ObservationError, StateError
@@ -67,6 +68,9 @@ class Snapshot:
     A snapshot that holds a window past its retention is *expired*: it drops its
     tables and answers no more. A store tells its own; one that left the store has a
     ``deadline`` and tells itself, by a clock that never goes back.
+
+    What was ``studied`` of the same tables need not be studied again. With a ``fetch`` the cells
+    are elsewhere, and those of each row are read for it.
     """
 
     def __init__(
@@ -78,6 +82,8 @@ class Snapshot:
         source: Arena | None = None,
         expires: int | None = None,
         deadline: Deadline | None = None,
+        studied: Studied | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
         self._door = door
         self._arena = arena
@@ -86,9 +92,12 @@ class Snapshot:
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self._width = len(self._columns.names)
         self.guarantee = guarantee
-        self.estimates = Estimates(
-            door.schema, door.settings, arena, self._columns.template, self._columns.raw
-        )
+        given = door.schema, door.settings, arena, self._columns.template, self._columns.raw
+        self.estimates: Estimates
+        if fetch is None or studied is None:
+            self.estimates = Estimates(*given, studied=studied)
+        else:
+            self.estimates = FarEstimates(*given, studied=studied, fetch=fetch)
         self.expires = expires
         """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
         self._deadline = deadline

@@ -59,10 +59,10 @@ def snapshot_bytes(
     expires = now + life if snapshot.expires is None else min(snapshot.expires, now + life)
     if expires <= now:
         raise ExpiredError("a window in this snapshot is past its retention; take a new one")
-    arena = _arena(snapshot)
+    arena = arena_of(snapshot)
     parts, secret = arena.to_parts(), arena.layout.secret
     raw = b"".join(parts)
-    told = _told(snapshot, arena, stream) | {"size": len(raw)}
+    told = told_of(snapshot, arena, stream) | {"size": len(raw)}
     tag = etag(told, snapshot.expires, bytes(parts[-1]))
     header = told | {"made": now, "expires": expires, "etag": tag}
     packed = pa.Codec("zstd", compression_level=_LEVEL).compress(raw, asbytes=True)
@@ -71,9 +71,9 @@ def snapshot_bytes(
 
 def etag_of(snapshot: Snapshot, *, stream: str) -> str:
     """The etag that `snapshot_bytes` writes, without making them."""
-    arena = _arena(snapshot)
+    arena = arena_of(snapshot)
     parts = arena.to_parts()
-    told = _told(snapshot, arena, stream) | {"size": sum(map(len, parts))}
+    told = told_of(snapshot, arena, stream) | {"size": sum(map(len, parts))}
     return etag(told, snapshot.expires, bytes(parts[-1]))
 
 
@@ -103,7 +103,8 @@ def snapshot_from(
 # --- out ------------------------------------------------------------------------------------
 
 
-def _arena(snapshot: Snapshot) -> Arena:
+def arena_of(snapshot: Snapshot) -> Arena:
+    """The tables of a snapshot that has not expired."""
     snapshot._fresh()
     arena: Arena | None = vars(snapshot).get("_arena")
     if arena is None:
@@ -111,7 +112,7 @@ def _arena(snapshot: Snapshot) -> Arena:
     return arena
 
 
-def _told(snapshot: Snapshot, arena: Arena, stream: str) -> dict[str, object]:
+def told_of(snapshot: Snapshot, arena: Arena, stream: str) -> dict[str, object]:
     """What the header says, but for the time."""
     schema, settings = snapshot._door.schema, snapshot._door.settings.to_dict()
     return {
@@ -151,14 +152,20 @@ def _read(header: Mapping[str, Any], payload: memoryview, clock: Clock) -> Snaps
     secret, packed = bytes(payload[2 : 2 + length]), payload[2 + length :]
     raw = pa.Codec("zstd").decompress(packed, decompressed_size=int(header["size"]))
     arena = Arena.from_bytes(raw, secret)
-    told = {name: math.inf if v == "inf" else v for name, v in header["settings"].items()}
-    cuts = {name: tuple(map(float, edges)) for name, edges in header["cuts"]["edges"].items()}
-    schema = Schema.from_dict(header["schema"]).cut(Cuts(int(header["cuts"]["window"]), cuts))
-    door = Door(schema, Settings.from_dict(told), secret)
-    promise = _promise(header["guarantee"])
+    door, promise = door_of(header, secret), promise_of(header)
     return Snapshot(door, arena, promise, expires=expires, deadline=deadline)
 
 
-def _promise(told: Mapping[str, Any]) -> Guarantee:
+def door_of(header: Mapping[str, Any], secret: bytes) -> Door:
+    """Makes keys as the store does whose schema, settings and bins a header tells."""
+    told = {name: math.inf if v == "inf" else v for name, v in header["settings"].items()}
+    cuts = {name: tuple(map(float, edges)) for name, edges in header["cuts"]["edges"].items()}
+    schema = Schema.from_dict(header["schema"]).cut(Cuts(int(header["cuts"]["window"]), cuts))
+    return Door(schema, Settings.from_dict(told), secret)
+
+
+def promise_of(header: Mapping[str, Any]) -> Guarantee:
+    """What a header says that the tables promise."""
+    told = header["guarantee"]
     epsilon = math.inf if told["epsilon"] is None else told["epsilon"]
     return Guarantee(**{**told, "epsilon": epsilon})

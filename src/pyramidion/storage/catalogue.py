@@ -39,7 +39,7 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 6
+FORMAT = 7
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
@@ -76,6 +76,9 @@ MEMBERS = """CREATE TABLE members (
     node INTEGER NOT NULL REFERENCES nodes, window INTEGER NOT NULL REFERENCES windows,
     PRIMARY KEY (node, window)) STRICT, WITHOUT ROWID;"""
 MEMBERS_OF_WINDOW = "CREATE INDEX members_of_window ON members (window);"
+SHARED = """CREATE TABLE shared (
+    name TEXT PRIMARY KEY, key INTEGER REFERENCES keys, file TEXT NOT NULL, layout TEXT NOT NULL,
+    chunks INTEGER NOT NULL) STRICT;"""
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
@@ -110,6 +113,7 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {PAST_STEPS}
 {VAULT_FILES}
 {UNCOUNTED}
+{SHARED}
 """
 
 _KEYS_APART = (
@@ -138,6 +142,7 @@ MIGRATIONS: dict[int, Migration] = {
         *(db.execute(each) for each in (NODES, MEMBERS, MEMBERS_OF_WINDOW)),
         db.execute("ALTER TABLE arenas ADD COLUMN node INTEGER REFERENCES nodes"),
     ),
+    6: lambda db: db.execute(SHARED),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

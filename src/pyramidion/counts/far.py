@@ -1,0 +1,176 @@
+"""Features from tables that are elsewhere: each row's cells are read for it, nothing is kept.
+
+The kernels are those of tables in memory, given a plan in which every hash row of every table
+has a single bucket, the row's own: multipliers are zero, so that any key falls there, and signs
+still come from the key. So features are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyramidion.counts import kernels
+from pyramidion.counts.arena import Arena
+from pyramidion.counts.estimates import Estimates, Studied
+from pyramidion.counts.layout import Layout
+from pyramidion.errors import StateError
+from pyramidion.json_rows import JsonRows
+from pyramidion.schema import Schema
+from pyramidion.settings import Settings
+
+Indices = NDArray[np.int64]
+Fetch = Callable[[Indices, Indices], Sequence[bytes | memoryview]]
+"""Gives the cells of some buckets, each of one table, by their numbers ``row * width + place``."""
+
+AT_ONCE = 64
+"""Rows whose cells are read together: 195 cells each, 1.8 MB."""
+_WORD = 8  # bytes: the cells of a table begin at multiples of it
+
+
+class FarArena(Arena):
+    """Tables that are elsewhere: how they are laid out and how many rows they count, no cells."""
+
+    def __init__(self, layout: Layout, *, rows: int, max_rows: int) -> None:
+        self.layout, self.max_rows, self.rows = layout, max_rows, rows
+        self.sealed, self.raw, self._broken = True, False, False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_block":
+            raise StateError(
+                "these tables are read row by row where they are; load them to have all cells"
+            )
+        raise AttributeError(name)
+
+
+class FarEstimates(Estimates):
+    """Estimates on tables that are elsewhere."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        settings: Settings,
+        arena: Arena,
+        template: NDArray[np.int64],
+        raw: Sequence[tuple[int, int, int]],
+        *,
+        studied: Studied,
+        fetch: Fetch,
+    ) -> None:
+        self._fetch = fetch
+        self._near = _Near(arena.layout)
+        self._filling = threading.Lock()
+        super().__init__(schema, settings, arena, template, raw, studied)
+
+    def _cells(self) -> tuple[NDArray[Any], ...]:
+        return self._near.plan, *self._near.cells
+
+    def one(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
+        """Write the features of one row; its cells are read in one go."""
+        (cells,) = self._read(keys, 0)
+        with self._filling:
+            self._near.fill(0, cells)
+            super().one(keys, out)
+
+    def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
+        """The same for a row that a body is."""
+        self.one(rows.slowly(body), out)
+
+    def features(
+        self,
+        keys: NDArray[np.uint64],
+        out: NDArray[np.float32],
+        first: int = 0,
+        start: int = 0,
+    ) -> None:
+        """Write the features of keys[table, row]; the cells of some rows are read together."""
+        for at in range(0, keys.shape[1], AT_ONCE):
+            some = keys[:, at : at + AT_ONCE]
+            for number, cells in enumerate(self._read(some, first), at):
+                with self._filling:
+                    self._near.fill(first, cells)
+                    row = np.ascontiguousarray(keys[:, number : number + 1])
+                    super().features(row, out, first, start + number)
+
+    def _read(self, keys: NDArray[np.uint64], first: int) -> list[Sequence[bytes | memoryview]]:
+        """For each row the cells of its keys, in tables from ``first`` on (0: after the prior)."""
+        tables, buckets, bad = self._near.buckets(keys, first)
+        if bad:
+            self._refuse_code(bad)
+        rows = keys.shape[1]
+        if not rows:
+            return []
+        found = self._fetch(np.tile(tables, rows), buckets.T.reshape(-1))
+        each = len(tables)
+        return [found[at : at + each] for at in range(0, rows * each, each)]
+
+
+class _Near:
+    """The cells of one row: a plan for the kernels, and where each hash row's bucket goes."""
+
+    def __init__(self, layout: Layout) -> None:
+        whole, labels = layout.plan, layout.labels
+        self.plan = whole.copy()
+        self.plan[:, kernels.PLAN_WIDTH] = 1
+        self.plan[:, kernels.PLAN_SHIFT] = 63
+        self.plan[:, kernels.PLAN_MULTIPLIER :] = 0
+        dense = whole[:, kernels.PLAN_KIND] == kernels.DENSE
+        self.plan[dense, kernels.PLAN_KIND] = kernels.COUNT_MIN  # of one hash row: the same
+        self._codes = np.where(dense, whole[:, kernels.PLAN_WIDTH], 0)
+        pairs = [(t, row) for t, spec in enumerate(layout.tables) for row in range(spec.rows)]
+        self._table, row = np.array(pairs, dtype=np.int64).T
+        self._first = np.searchsorted(self._table, np.arange(len(layout.tables)))
+        sketch = ~dense[self._table]
+        given = whole[self._table]
+        self._multiplier = self._salts(sketch, given, kernels.PLAN_MULTIPLIER + row, 1)
+        self._addend = self._salts(sketch, given, kernels.PLAN_ADDEND + row, 0)
+        self._shift = np.where(sketch, given[:, kernels.PLAN_SHIFT], 0).astype(np.uint64)
+        self._base = row * given[:, kernels.PLAN_WIDTH].astype(np.int64)
+        self._places = self._lay_out(layout, labels)
+        self.plan.flags.writeable = False
+
+    @staticmethod
+    def _salts(
+        sketch: NDArray[np.bool_], plan: NDArray[np.uint64], words: Indices, dense: int
+    ) -> NDArray[np.uint64]:
+        """One word of the plan for each hash row; a dense table's key is its bucket."""
+        found = plan[np.arange(len(plan)), words]
+        return np.where(sketch, found, np.uint64(dense))
+
+    def _lay_out(self, layout: Layout, labels: int) -> list[slice]:
+        at, places = 0, list[slice]()
+        for plan, table in zip(self.plan, layout.tables, strict=True):
+            size = 8 if table.wide else 4
+            plan[kernels.PLAN_OFFSET] = at // size
+            for _ in range(table.rows):
+                places.append(slice(at, at + size * labels))
+                at += size * labels
+            at = -(-at // _WORD) * _WORD
+        block = np.zeros(at, dtype=np.uint8)
+        self._view = block.data
+        # As those of sealed tables: for cells that could be written, kernels are compiled anew.
+        self.cells = block.view(np.int32), block.view(np.int64)
+        for cells in self.cells:
+            cells.flags.writeable = False
+        return places
+
+    def buckets(self, keys: NDArray[np.uint64], first: int) -> tuple[Indices, Indices, int]:
+        """Tables and buckets[hash row, row] of keys[table, row]; and a table that lacks a code."""
+        low, high = first + 1, first + 1 + len(keys)
+        codes = self._codes[low:high, None]
+        lacking = ((codes > 0) & (keys >= codes)).any(axis=1)
+        some = slice(self._first[low], None if high == len(self._first) else self._first[high])
+        tables = self._table[some]
+        mixed = self._multiplier[some, None] * keys[tables - low] + self._addend[some, None]
+        found = (mixed >> self._shift[some, None]).astype(np.int64) + self._base[some, None]
+        return tables, found, low + int(np.argmax(lacking)) if lacking.any() else 0
+
+    def fill(self, first: int, cells: Sequence[bytes | memoryview]) -> None:
+        """Put the cells of one row where the plan finds them, in tables from ``first`` on."""
+        view, start = self._view, int(self._first[first + 1])
+        for place, data in zip(self._places[start:], cells, strict=False):
+            view[place] = data
