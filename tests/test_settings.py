@@ -122,6 +122,8 @@ REFUSALS = {
     "selection_every": [0, "often"],
     "selection_tables": [0, 1, None],
     "trial_windows": [0, None],
+    "shards": [0, 1_001, 1.5, None],
+    "shard_wait": ["0s", "soon", 60, None],
     "rebuild_share": [-0.1, 1, None],
     "weights": ["fair", None],
     "quantiles": ["exact", None],
@@ -240,6 +242,16 @@ AT_ODDS = [
     ({"hot_rows": 9, "hot_step_rows": 10}, r"'hot_step_rows' \(10\) must be at most 'hot_rows'"),
     ({"hot_window": None}, "'hot_window' and 'hot_rows' are both None.*set one"),
     ({"count_window": 10**8 + 1}, "'count_window' .* at most 'max_rows_per_window'"),
+    ({"shards": 2}, "'weights' is 'half', .* one shard .* set it to 'equal', or give shares"),
+    ({"shards": 2, "weights": "equal", "count_window": 9}, "'count_window' .* line up by time"),
+    (
+        {"shards": 2, "weights": "equal", "windows": "tree", "count_window": "1d"},
+        "'windows' is 'tree', and shards .* leave it 'flat'",
+    ),
+    (
+        {"shards": 2, "weights": "equal", "selection_share": 0.1},
+        "'selection_share' is above 0, .* give groups by hand",
+    ),
 ]
 
 
@@ -257,6 +269,8 @@ IN_ORDER = [
     {"hot_rows": 9, "hot_step_rows": 9},
     {"hot_window": None, "hot_rows": 1, "hot_step": "9d"},
     {"count_window": 10**8, "retention": "7d", "max_skew": "99d"},
+    {"shards": 2, "weights": "equal"},
+    {"shards": 2, "shares": {"carrier": 2}},
 ]
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "Settings",
+    "Shard",
     "SharedTables",
     "Snapshot",
     "StateError",
@@ -88,6 +89,7 @@ _HOMES = {
     "pyramidion.privacy.plan": ("Plan", "plan"),
     "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.settings": ("Settings",),
+    "pyramidion.shard": ("Shard",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.storage.shared": ("SharedTables",),
     "pyramidion.system": ("Pyramid",),
@@ -128,6 +130,7 @@ if TYPE_CHECKING:
     from pyramidion.privacy.plan import Plan, plan
     from pyramidion.schema import Categorical, Continuous, Label, Schema
     from pyramidion.settings import Settings
+    from pyramidion.shard import Shard
     from pyramidion.storage.hot import Receipt
     from pyramidion.storage.shared import SharedTables
     from pyramidion.system import Pyramid

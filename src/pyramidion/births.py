@@ -31,6 +31,8 @@ class Births:
     @staticmethod
     def refuse_unusable(schema: Schema, settings: Settings, shapes: Sequence[TableShape]) -> None:
         """Raise for a schema and settings that no window could be born with."""
+        if settings.shards > 1:
+            _refuse_unshared(schema)
         labels, hidden = schema.cardinality, hidden_of(schema, settings)
         reserves, levels, kept = reserves_of(settings), settings.levels, settings.kept_windows
         if levels is not None and kept is not None and levels.span(levels.depth - 1) > kept:
@@ -145,3 +147,18 @@ class Births:
         return [
             of for of, at in last.items() if wanted[of] and (at is None or window - at >= every[of])
         ]
+
+
+def _refuse_unshared(schema: Schema) -> None:
+    """Raise for a schema whose tables in one shard would not be those in another."""
+    if schema.binned:
+        name = min(schema.binned)
+        raise SchemaError(
+            f"{name!r} has private bins, and those that one shard reads are not those of another; "
+            f"give its edges, or keep the stream in one store"
+        )
+    if schema.unit is not None:
+        raise SchemaError(
+            f"the schema protects people (unit {schema.unit!r}), and a person's rows in several "
+            f"shards would be more than the noise of any one hides; keep the stream in one store"
+        )

@@ -74,6 +74,16 @@ class Leaving(NamedTuple):
     now: int
 
 
+class StreamSum(NamedTuple):
+    """The sum of a stream that has several shards, as one of them serves it."""
+
+    tables: Arena | None
+    windows: frozenset[int]
+    """The own windows that are in it."""
+    expires: int | None
+    """When the first window in it is past its retention."""
+
+
 class Lifecycle:
     """All windows of one store, their tables in memory and on disk."""
 
@@ -103,6 +113,8 @@ class Lifecycle:
         self.complete: Arena | None = None
         self.lacking: frozenset[int] = frozenset()
         """Sealed windows that are not in the complete tables: neither file could be read."""
+        self.stream: StreamSum | None = None
+        """Of a shard, the sum of its stream: served in place of the own complete tables."""
         self.published = True
         """Whether the complete tables are served as they are."""
         self._oldest: int | None = None
@@ -567,8 +579,15 @@ class Lifecycle:
             self._oldest = FOREVER if oldest is None else oldest
         return [row["number"] for row in rows]
 
+    @property
+    def served(self) -> Arena | None:
+        """The tables that are served: the complete ones, or the sum of the stream."""
+        return self.complete if self.stream is None else self.stream.tables
+
     def retires(self) -> int | None:
-        """When the first of the sealed windows is past its retention; None: there is none."""
+        """When the first window that is served is past its retention; None: there is none."""
+        if self.stream is not None:
+            return self.stream.expires
         oldest = self.catalogue.one("SELECT min(start) FROM windows WHERE state = 'sealed'")
         return None if oldest is None else int(oldest) + self.settings.retention_us
 

@@ -34,17 +34,18 @@ class Perishable(Protocol):
 
 def complete_tables(store: Lifecycle) -> Arena | None:
     """The complete tables that are served: of those in bins of several times, one; or None."""
-    if store.complete is None:
+    if store.served is None:
         return None
-    return in_bins(store.complete, store.schema, served(store) if store.schema.moving else 0)
+    return in_bins(store.served, store.schema, served(store) if store.schema.moving else 0)
 
 
 def guarantee(store: Lifecycle) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
-    if store.complete is None:
+    tables = store.served
+    if tables is None:
         return None
     if store.nodes.levels is None:
-        windows = max(table.windows for table in store.complete.layout.tables)
+        windows = max(table.windows for table in tables.layout.tables)
     else:  # nodes stand for several
         windows = max(store.tables.behind(store.lacking).values(), default=0)
     return replace(store.birth(1).guarantee(windows), unit=store.people.unit)
@@ -57,7 +58,7 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
         return None
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
     door = Door(schema, store.settings, store.secret)
-    return Snapshot(door, arena, promise, source=store.complete, expires=store.retires())
+    return Snapshot(door, arena, promise, source=store.served, expires=store.retires())
 
 
 class Serving:
@@ -91,7 +92,7 @@ class Serving:
     def lacking(self) -> bool:
         """Whether the snapshot could not be made when the tables changed."""
         store = self._store
-        return self.current is None and store.complete is not None and store.published
+        return self.current is None and store.served is not None and store.published
 
     def mend(self) -> None:
         """Make the snapshot that is lacking; by who moves windows, or it could be an old one."""
@@ -126,7 +127,7 @@ class Serving:
         store = self._store
         with store.moves:
             now = self.snapshot()
-            if not now.holds(store.complete):  # a seal whose erasure is not finished
+            if not now.holds(store.served):  # a seal whose erasure is not finished
                 raise StateError("the complete tables are changing; call advance() and try again")
 
             def read(some: Wanted) -> Iterator[HotBatch]:
@@ -139,6 +140,8 @@ class Serving:
     def _counted(self, wanted: Wanted) -> Counted:
         store, hot, served = self._store, self._store.hot.stored(wanted), self.snapshot().tables
         files = [row for row in store.tables.windows() if row["window"] not in store.lacking]
+        if store.stream is not None:  # of a stream, those that have joined its sum
+            files = [row for row in files if row["window"] in store.stream.windows]
         found = {row["window"]: store.tables.names(row).intersection(served) for row in files}
         tables = {number: names for number, names in found.items() if names}
         hidden = sum(rows for batch in hot for window, rows in batch.lie if window in tables)

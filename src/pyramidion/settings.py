@@ -395,6 +395,24 @@ class Settings(Spans):
             "a chosen group that tells no more than its parts in so many windows is dropped",
         ),
     )
+    shards: int = field(
+        default=1,
+        metadata=knobs.of_store(
+            "stores",
+            knobs.whole(1, 1_000),
+            "how many stores at most take rows of one stream, each into tables with noise of their "
+            "own; the noise of the sum has so many times the variance",
+        ),
+    )
+    shard_wait: str | timedelta = field(
+        default="1h",
+        metadata=knobs.of_store(
+            "duration",
+            knobs.duration,
+            "how long after its end a window waits for all shards before it joins the sum without "
+            "those that are behind",
+        ),
+    )
     rebuild_share: float = field(
         default=0.0,
         metadata=knobs.of_store(
@@ -458,6 +476,32 @@ class Settings(Spans):
                 "'top-k' or 'center', or say with epsilon = inf that there is no privacy"
             )
         self._check_windows()
+        self._check_shards()
+
+    def _check_shards(self) -> None:
+        """Shards add up only where nothing that shapes their tables is read from rows of one."""
+        if self.shards == 1:
+            return
+        if self.window_us is None:
+            raise SchemaError(
+                "setting 'count_window' is a number of rows, and windows of several shards line up "
+                "by time alone; give it as a duration"
+            )
+        if self.windows == "tree":
+            raise SchemaError(
+                "setting 'windows' is 'tree', and shards are summed window by window; leave it "
+                "'flat'"
+            )
+        if self.weighted:
+            raise SchemaError(
+                f"setting 'weights' is {self.weights!r}, and weights that one shard reads are not "
+                f"those of another; set it to 'equal', or give shares by hand"
+            )
+        if self.selection_share:
+            raise SchemaError(
+                "setting 'selection_share' is above 0, and groups that one shard chooses are not "
+                "those of another; set it to 0, and give groups by hand"
+            )
 
     def _check_windows(self) -> None:
         if self.window_us is not None and self.retention_us <= self.window_us:

@@ -21,6 +21,7 @@ class Spans:
     train_within: str | timedelta
     bins_every: int
     unit_block: str | timedelta | None
+    shard_wait: str | timedelta
     vault_every: str | timedelta
     vault_retention: str | timedelta | None
 
@@ -92,6 +93,11 @@ class Spans:
         if self.unit_block is not None or self.hot_window_us is None:
             return None if self.unit_block is None else microseconds(self.unit_block)
         return self.hot_window_us // self.hot_step_us * self.hot_step_us
+
+    @property
+    def shard_wait_us(self) -> int:
+        """How long a window that ended waits for all shards, in microseconds."""
+        return microseconds(self.shard_wait)
 
     @property
     def train_within_us(self) -> int:

@@ -13,6 +13,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
 
 if TYPE_CHECKING:
+    from pyramidion.shards import ShardStatus
     from pyramidion.sharing import SharedStatus
     from pyramidion.vault.files import VaultStatus
 
@@ -110,6 +111,8 @@ class Status:
     """Where the raw history is sealed, if it is."""
     nodes: tuple[NodeStatus, ...] = ()
     """Of a tree of windows, those that are populating or sealed."""
+    shard: ShardStatus | None = None
+    """Of which stream it is a shard, and what the others have, if it is one."""
     shared: SharedStatus | None = None
     """Where the complete tables are shared, if they are."""
 
@@ -141,6 +144,8 @@ class Status:
             del told["vault"]
         if not self.nodes:
             del told["nodes"]
+        if self.shard is None:
+            del told["shard"]
         if self.shared is None:
             del told["shared"]
         return told
@@ -175,6 +180,7 @@ def status_of(
     now: int,
     due: bool,
     vault: VaultStatus | None = None,
+    shard: ShardStatus | None = None,
     shared: SharedStatus | None = None,
 ) -> Status:
     """Look a store over."""
@@ -206,5 +212,6 @@ def status_of(
         composed_delta=None if spent is None else spent.composed_delta,
         vault=vault,
         nodes=_nodes(lifecycle),
+        shard=shard,
         shared=shared,
     )

@@ -1,6 +1,7 @@
 """START HERE: a store for one stream of observations, its verbs in the data's order.
 
 create, open            one process owns a store; all is as it was left
+join                    one more store for the rows of a stream: a shard of it
 observe, observe_all    rows in: durable, hot, counted under noise, taken by the vault
 replay                  a history of files, by event time, windows rolling as it goes
 advance                 what is due: windows seal, hot rows and old windows are erased
@@ -62,6 +63,9 @@ from pyramidion.schema import Schema
 from pyramidion.selecting import Selecting, Selection
 from pyramidion.serving import Serving
 from pyramidion.settings import Settings
+from pyramidion.shard import ABOUT as SHARD
+from pyramidion.shard import Shard, founded, joined, refuse_sharing, refuse_unsharded
+from pyramidion.shards import Shards
 from pyramidion.sharing import Sharing
 from pyramidion.status import Status, status_of
 from pyramidion.storage.home import Home
@@ -104,6 +108,7 @@ class Pyramid:
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
         self._schedule = Schedule(self._lifecycle)
+        self._shards = Shards.of(self._lifecycle)
         Reading(self._lifecycle)
         self._selecting = Selecting(self._lifecycle)
         cores = os.cpu_count() or 1
@@ -137,23 +142,66 @@ class Pyramid:
         clock: Clock = time.time,
         vault: str | None = None,
         custodian: PublicKey | None = None,
+        shard: Shard | None = None,
         tables: str | None = None,
     ) -> Self:
         """Make a new store. ``keys`` says where its store key is held: outside its directory.
 
         With a ``vault``, a directory or a URL for fsspec, every batch is sealed there to the
-        ``custodian``. With a URL for ``tables``, complete tables are shared there: see `share`.
+        ``custodian``. With a URL for ``tables``, complete tables are shared there: see `share`. A
+        ``shard`` is the first of a new stream, which others `join`.
         """
+        refuse_unsharded(settings, shard)
         Lifecycle.refuse_unusable(schema, settings)
-        about = {"schema": schema.to_toml(), "settings": json.dumps(settings.settled().to_dict())}
-        about |= facts_of(vault, custodian, Path(path)) | {FACT: NONE}
         if tables is not None:
+            refuse_sharing(shard)
             tables_at(tables).names()  # or there is no store either
-        home = Home.create(Path(path), holder_at(keys), about)
-        made = cls._opened(home, clock, begun="store.created")
+        secret = None if shard is None else founded(shard, Path(path))
+        sealed = vault, custodian
+        made = cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
         if tables is not None:
             made.share(tables)
         return made
+
+    @classmethod
+    def join(
+        cls,
+        path: str | Path,
+        shard: Shard,
+        *,
+        keys: str,
+        clock: Clock = time.time,
+        vault: str | None = None,
+        custodian: PublicKey | None = None,
+    ) -> Self:
+        """Make a new store that is one more shard of a stream, and counts as the others do."""
+        schema, settings, secret = joined(shard, Path(path))
+        sealed = vault, custodian
+        return cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
+
+    @classmethod
+    def _created(
+        cls,
+        path: str | Path,
+        schema: Schema,
+        settings: Settings,
+        keys: str,
+        clock: Clock,
+        sealed: tuple[str | None, PublicKey | None],
+        shard: Shard | None,
+        secret: bytes | None,
+    ) -> Self:
+        try:
+            about = {"schema": schema.to_toml()}
+            about |= {"settings": json.dumps(settings.settled().to_dict())}
+            about |= facts_of(*sealed, Path(path)) | {FACT: NONE}
+            about |= {} if shard is None or secret is None else {SHARD: shard.sealed(secret)}
+            home = Home.create(Path(path), holder_at(keys), about, secret)
+        except BaseException:
+            if shard is not None:  # or its name would be taken by nobody
+                shard.roster.forget(shard.name)
+            raise
+        return cls._opened(home, clock, begun="store.created")
 
     @classmethod
     def open(
@@ -210,6 +258,8 @@ class Pyramid:
             self._threads.close()
             self._training.close()
             self._serving.close()
+            if self._shards is not None:
+                self._shards.close()
             self._sharing.close()
             try:
                 self._arrivals.close()
@@ -271,6 +321,7 @@ class Pyramid:
         one keeps no other out. Two with the same key are one.
         """
         self._usable()
+        self._refuse_left()
         now, group = self._now(), list(arrivals)
         if self._threads.failed():  # what failed behind the scenes is done first, or raises here
             self._advance(now)
@@ -286,6 +337,7 @@ class Pyramid:
         and are trained again when all is through.
         """
         self._usable()
+        self._refuse_left()
 
         def take(piece: Any, now: int, resume: Resume) -> Receipt:
             self._latest = max(self._latest, now)
@@ -335,6 +387,7 @@ class Pyramid:
         self._training.trained.clear()
         self._untold.make_up()
         done = self._schedule.advance(now)
+        self._meet(now)
         if self._vault is not None:
             self._vault.advance(now)
         self._serving.mend()
@@ -355,7 +408,37 @@ class Pyramid:
 
     def _due(self, now: int) -> bool:
         sealing = self._vault is not None and self._vault.due(now)
-        return sealing or self._schedule.is_due(now) or self._sharing.due(now)
+        meeting = self._shards is not None and self._shards.due(now)
+        sharing = meeting or self._sharing.due(now)
+        return sealing or sharing or self._schedule.is_due(now)
+
+    # --- shards of a stream --------------------------------------------------------
+
+    def _meet(self, now: int) -> None:
+        """Give to other shards what is sealed, and take what they gave; in the keeper."""
+        if self._shards is not None:
+            self._shards.advance(now)
+
+    def _refuse_left(self) -> None:
+        if self._shards is not None:
+            self._shards.refuse_left()
+
+    def remove_shard(self, name: str, *, why: str) -> None:
+        """Have nobody wait for a shard of this stream any more, as for one that is lost.
+
+        What it has sealed stays in the sum until its time; its hot rows and the window that it
+        was filling are not there for the others, now as before.
+        """
+        self._usable()
+        if self._shards is None:
+            raise StateError("this store is no shard of a stream; there is none to remove")
+        shards, now = self._shards, self._now()
+
+        def done() -> None:
+            shards.remove(name)
+            self._meet(now)
+
+        self._noted("shard.removed", now, {"name": name, "why": why}, done)
 
     # --- the vault -----------------------------------------------------------------
 
@@ -410,6 +493,7 @@ class Pyramid:
         a `card` reads them. The URL is kept encrypted, so that a password may stand in it.
         """
         self._usable()
+        refuse_sharing(None if self._shards is None else self._shards.shard)
         now = self._now()
 
         def shared() -> None:
@@ -581,6 +665,7 @@ class Pyramid:
         def done() -> None:
             withdraw(self._lifecycle, name, why, now)
             self._settle_vault()
+            self._meet(now)
 
         def noted() -> None:
             told: dict[str, Fact] = {"why": why}
@@ -706,8 +791,9 @@ class Pyramid:
         self._usable()
         now = self._now()
         vault = None if self._vault is None else self._vault.status()
+        shard = None if self._shards is None else self._shards.status()
         shared, due = self._sharing.status(), self._due(now)
-        return status_of(self._home.path, self._lifecycle, now, due, vault, shared)
+        return status_of(self._home.path, self._lifecycle, now, due, vault, shard, shared)
 
     def exposure(self, start: object, stop: object, *, component: Component = "store") -> Exposure:
         """What an intruder from start to stop could read of the store, an edge or the tables.

@@ -210,7 +210,7 @@ class Training:
 
     def _changed(self, _: str) -> None:
         """The complete tables are others. Who used one that is gone goes with it."""
-        complete = self._store.complete
+        complete = self._store.served
         tables = set() if complete is None else set(map(bare, complete.layout.index))
         with self._learning:
             for name, model in self._models.items():
@@ -331,11 +331,9 @@ class Training:
         longest = settings.hot_window_us or settings.retention_us
         gone = {step.number for step in leaving}
         steps = [step.start for step in list(store.hot.steps) if step.number not in gone]
-        oldest = store.catalogue.one("SELECT min(start) FROM windows WHERE state = 'sealed'")
+        retires = store.retires()
         ends = [start + longest for start in steps]
-        if oldest is not None:
-            ends.append(int(oldest) + settings.retention_us)
-        return min(ends)
+        return min(ends if retires is None else [*ends, retires])
 
     def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
         """Let models serve; where rows leave, nothing else that was learned is left.

@@ -120,3 +120,10 @@ def test_bad_settings_are_told_with_their_file(shell: Shell) -> None:
     done = shell.main(*asked(shell, *TOLD, settings="[settings]\nepsilon = -1\n"))
     assert done.code == 2
     assert "movies.toml: setting 'epsilon' must be above 0" in done.err
+
+
+def test_shards_are_told_with_what_they_cost(shell: Shell) -> None:
+    done = shell.main(*asked(shell, *TOLD, "--epsilon", "1", "--shards", "3"))
+    assert "1 window summed, in 3 shards\n" in done.out
+    assert "3 times the noise variance of one store" in done.out
+    assert "shards = 3\n" in done.out

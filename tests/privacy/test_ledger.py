@@ -317,3 +317,18 @@ def test_a_report_reads_as_a_table() -> None:
         "    10  epsilon    2.55        0        0.2  0.25  2.75  0",
         "spent on any 1 observation: (2.75, 0)",
     ]
+
+
+# --- shards --------------------------------------------------------------------------------
+
+
+def test_a_report_tells_the_shards_and_what_their_sum_has_of_noise() -> None:
+    shards = {"shards": 3, "weights": "equal", "selection_share": 0.0}
+    alone, report = opened(0).report(), opened(0, **shards).report()
+    assert (report.shards, report.noise_variance) == (3, 3)
+    assert (report.epsilon, report.delta) == (alone.epsilon, alone.delta)
+    assert "3 shards" in str(report)
+    assert "3 times the noise variance" in str(report)
+    assert "shard" not in str(alone)
+    assert report.to_dict()["noise_variance"] == 3
+    assert "shards" not in alone.to_dict()

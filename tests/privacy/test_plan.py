@@ -364,3 +364,32 @@ def test_propensities_need_their_smallest() -> None:
 def test_a_table_that_is_not_there_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"no table 'usr'; did you mean 'user'"):
         usual().table("usr")
+
+
+# --- shards --------------------------------------------------------------------------------
+
+
+def test_the_noise_of_shards_adds_up_in_a_prediction() -> None:
+    one = Settings(epsilon=1.0, rows=1, weights="equal")
+    predictor = Predictor(MOVIES, Expected(1_000_000, 4, KNOWN))
+    alone, four = predictor.predict(one), predictor.predict(replace(one, shards=4))
+    assert [t.noise for t in four.tables] == pytest.approx([2 * t.noise for t in alone.tables])
+    assert [t.cell_noise for t in four.tables] == [t.cell_noise for t in alone.tables]
+    assert four.cost > alone.cost
+
+
+def test_a_plan_for_shards_is_one_that_a_stream_of_shards_can_have() -> None:
+    planned = plan(open_features(3), rows=10**6, epsilon=1.0, windows=300, shards=3)
+    assert (planned.settings.shards, planned.settings.windows) == (3, "flat")
+    assert not planned.settings.weighted
+    assert planned.window_noise == 900
+    assert planned.to_dict()["shards"] == 3
+    assert Settings.from_toml(planned.to_toml()).shards == 3
+
+
+def test_a_plan_says_what_the_shards_cost() -> None:
+    planned = movies(epsilon=1.0, shards=3)
+    (told,) = [sentence for sentence in planned.why if "shards" in sentence]
+    assert f"would cost a row's probabilities {planned.on_shards(1):.4f}" in told
+    assert f"and not {planned.cost:.4f}" in told
+    assert not [sentence for sentence in usual().why if "shard" in sentence]

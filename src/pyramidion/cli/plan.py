@@ -58,6 +58,13 @@ def add(commands: Commands[Parser]) -> None:
         "file has settings, or else 1)",
     )
     planning.add_argument(
+        "--shards",
+        metavar="M",
+        type=whole,
+        help="stores that take the rows, each under noise of its own (default: as the file says, "
+        "or else 1)",
+    )
+    planning.add_argument(
         "--distinct",
         metavar="TABLE=N",
         type=named,
@@ -142,6 +149,7 @@ def run(arguments: argparse.Namespace) -> None:
         delta=arguments.delta,
         k=arguments.k,
         windows=arguments.windows,
+        shards=arguments.shards,
         distinct=dict(arguments.distinct),
         memory=arguments.memory,
         skew=arguments.skew,
@@ -169,8 +177,9 @@ def _shown(planned: Plan) -> str:
     if not settings.private:
         promise = "NO privacy"
     rows, windows = several(expected.rows, "row"), several(expected.windows, "window")
+    shards = f", in {settings.shards} shards" if settings.shards > 1 else ""
     lines = [
-        f"{promise}, for {rows} in a window and {windows} summed",
+        f"{promise}, for {rows} in a window and {windows} summed{shards}",
         f"memory: {size(planned.window_bytes)} for a window, "
         f"{size(planned.complete_bytes)} for the complete tables",
         "",

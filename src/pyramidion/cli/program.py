@@ -26,6 +26,7 @@ from pyramidion.cli import (
     rows_out,
     schema,
     serve,
+    shards,
     sharing,
     status,
     store,
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     schema.add(commands)
     plan.add(commands)
     store.add_create(commands)
+    shards.add(commands)
     rows_in.add(commands)
     store.add_advance(commands)
     status.add(commands)

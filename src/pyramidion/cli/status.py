@@ -12,6 +12,7 @@ from pyramidion.cli.text import date, several, size, table
 
 if TYPE_CHECKING:
     from pyramidion.settings import Settings
+    from pyramidion.shards import ShardStatus
     from pyramidion.sharing import SharedStatus
     from pyramidion.status import Status
     from pyramidion.vault.files import VaultStatus
@@ -84,6 +85,8 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     if found.composed_epsilon is not None:
         spent = f"({found.composed_epsilon:.6g}, {found.composed_delta:g})"
         yield "people", f"{spent} spent on any person in all windows together"
+    if found.shard is not None:
+        yield "shard", _shard(found.shard)
     if found.vault is not None:
         yield "vault", _sealed(found.vault)
         yield from _on_their_way(found.vault)
@@ -99,6 +102,13 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     for when, what in coming:
         if when > found.at:
             yield "then", f"{date(when)}  {what}"
+
+
+def _shard(shard: ShardStatus) -> str:
+    others = several(len(shard.shards), "shard")
+    told = f"{shard.name} of stream {shard.stream}, {others}: {several(shard.rows, 'row')} in all"
+    waiting = f"; {several(shard.waiting, 'window')} waiting for others" if shard.waiting else ""
+    return told + waiting + (f"; {shard.problem}" if shard.problem else "")
 
 
 def _sealed(vault: VaultStatus) -> str:

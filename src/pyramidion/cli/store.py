@@ -23,6 +23,7 @@ from pyramidion.cli.options import (
 )
 from pyramidion.cli.progress import warn
 from pyramidion.cli.schema import to_change
+from pyramidion.cli.shards import add_shard, custodian_of, shard_of
 from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyramidion.schedule import Advance
     from pyramidion.schema import Schema
     from pyramidion.settings import Settings
-    from pyramidion.vault.custody import PublicKey
 
 # --- create ------------------------------------------------------------------------------
 
@@ -63,6 +63,7 @@ def add_create(commands: Commands[Parser]) -> None:
     creating.add_argument(
         "--tables", metavar="URL", help="share the complete tables there, as `share` does"
     )
+    add_shard(creating)
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -75,7 +76,8 @@ def create(arguments: argparse.Namespace) -> None:
     ours_to_interrupt()
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
     keys, clock = keys_of(arguments), Clock(arguments.now)
-    vault, custodian = arguments.vault, _custodian(arguments.custodian)
+    vault, custodian = arguments.vault, custodian_of(arguments.custodian)
+    shard = shard_of(arguments)
     with Pyramid.create(
         *(arguments.data, schema, settings),
         keys=keys,
@@ -83,6 +85,7 @@ def create(arguments: argparse.Namespace) -> None:
         vault=vault,
         custodian=custodian,
         tables=None if arguments.tables is None else url_of(arguments.tables),
+        shard=shard,
     ) as made:
         store = "" if made.vault is None else made.vault.store
         shared = made.status().shared
@@ -101,6 +104,8 @@ def create(arguments: argparse.Namespace) -> None:
             told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
         if shared is not None:
             told |= {"shared": shared.at}
+        if shard is not None:
+            told |= {"shard": shard.name, "stream": shard.stream}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
@@ -109,6 +114,11 @@ def create(arguments: argparse.Namespace) -> None:
         print(f"requests for them name the store {store}")
     if shared is not None:
         print(f"complete tables are shared at {shared.at}")
+    if shard is not None:
+        print(
+            f"it is shard {shard.name} of stream {shard.stream}, which has room for "
+            f"{several(settings.shards, 'shard')}"
+        )
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "
@@ -123,13 +133,6 @@ def create(arguments: argparse.Namespace) -> None:
             ],
         )
     )
-
-
-def _custodian(path: Path | None) -> PublicKey | None:
-    from pyramidion.storage.disk import read
-    from pyramidion.vault.custody import PublicKey
-
-    return None if path is None else PublicKey.from_text(read(path))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

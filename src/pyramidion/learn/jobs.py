@@ -104,9 +104,7 @@ def tested(rows: int) -> int:
     return rows // TEST
 
 
-def aligned(
-    given: NDArray[Any], found: NDArray[Any], classes: tuple[Value, ...]
-) -> NDArray[Any]:
+def aligned(given: NDArray[Any], found: NDArray[Any], classes: tuple[Value, ...]) -> NDArray[Any]:
     """Probabilities with a column for each class; a class that was not found has none.
 
     They stay as precise as they are: to whoever checks that they add up to one, those of single

@@ -153,6 +153,13 @@ class Report:
     retained: int | None = None
     composed_epsilon: float | None = None
     composed_delta: float | None = None
+    shards: int = 1
+    """How many stores at most take rows of the stream, this one among them."""
+
+    @property
+    def noise_variance(self) -> int:
+        """Noise of the sum of all shards, in that of this one: their noise is independent."""
+        return self.shards
 
     @property
     def epsilon(self) -> float:
@@ -168,6 +175,8 @@ class Report:
         """Return plain values for JSON; where there is no promise, ε is None."""
         windows = [window.to_dict(lines=lines) for window in self.windows]
         told = {"k": self.k, **_promised(self.epsilon, self.delta), "windows": windows}
+        if self.shards > 1:
+            told |= {"shards": self.shards, "noise_variance": self.noise_variance}
         return told if self.unit is None else told | self.composed()
 
     def composed(self) -> dict[str, object]:
@@ -188,7 +197,16 @@ class Report:
             rows.append([str(window.number), window.unit, *amounts, *promise])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(map(str.rjust, row, widths)) for row in rows)
-        return "\n".join([*lines, f"spent on {self._spent()}"])
+        return "\n".join([*lines, f"spent on {self._spent()}", *self._sharded()])
+
+    def _sharded(self) -> list[str]:
+        """What several shards cost: noise, and no privacy."""
+        if self.shards == 1:
+            return []
+        return [
+            f"one of at most {self.shards} shards: each row is in one of them, so what they spend "
+            f"does not add up; their sum has {self.noise_variance} times the noise variance of one"
+        ]
 
     def _spent(self) -> str:
         """On whom, and what."""
@@ -320,7 +338,7 @@ class Ledger:
         for line in self._book.lines():
             own.setdefault(line.window, []).append(line)
         windows = tuple(self._report_of(window, own[window]) for window in sorted(own))
-        report = Report(windows=windows, k=self._settings.k)
+        report = Report(windows=windows, k=self._settings.k, shards=self._settings.shards)
         return report if self._person is None else self._composed(report)
 
     def of_window(self, window: int) -> WindowReport:

@@ -67,11 +67,27 @@ class Plan:
 
     @property
     def window_noise(self) -> float:
-        """Noise of all windows summed, in windows that have the whole budget: flat, all of them."""
+        """Noise of all windows summed, in windows that have the whole budget.
+
+        Where they are flat it is that of all of them, in every shard.
+        """
         levels, windows = self.settings.levels, self.expected.windows
         if levels is None:
-            return float(windows)
+            return float(windows * self.settings.shards)
         return levels.variance(windows, self.settings.mechanism)
+
+    def on_shards(self, shards: int) -> float:
+        """The same cost if so many shards took the rows, each under noise of its own.
+
+        >>> from pyramidion import Categorical, Label
+        >>> late = Label("late", classes=[0, 1])
+        >>> flights = Schema(features=[Categorical("carrier")], label=late)
+        >>> three = plan(flights, rows=10_000, epsilon=1, shards=3)
+        >>> three.on_shards(1) < three.cost < three.on_shards(9)
+        True
+        """
+        predictor = Predictor(self.schema, self.expected)
+        return predictor.predict(_sharded(self.settings, shards)).cost
 
     @property
     def worst(self) -> TablePlan:
@@ -129,6 +145,7 @@ class Plan:
             "target": self.target,
             "rows": self.expected.rows,
             "windows": self.expected.windows,
+            "shards": self.settings.shards,
             "window_noise": self.window_noise,
             "skew": self.expected.skew,
             "cost": self.cost,
@@ -149,6 +166,7 @@ def plan(
     delta: float | None = None,
     k: int | None = None,
     windows: int | None = None,
+    shards: int | None = None,
     distinct: Mapping[str, int] | None = None,
     memory: int | None = None,
     skew: float = 1.0,
@@ -156,7 +174,8 @@ def plan(
 ) -> Plan:
     """Propose settings for a schema, and predict their errors and memory.
 
-    ``rows`` are expected in a count window, ``windows`` are summed at most. ``distinct``
+    ``rows`` are expected in a count window, ``windows`` are summed at most, and ``shards`` take
+    them, each under noise of its own. ``distinct``
     says how many values an open feature or a group has over all windows; what is not told
     is guessed from the rows. Give ``epsilon``, or a ``target``: the standard deviation that
     noise and collisions may bring to the probability of a typical key of every table.
@@ -170,7 +189,7 @@ def plan(
     >>> planned.settings.mechanism
     'laplace'
     """
-    base = _base(schema, settings, epsilon, target, delta, k)
+    base = _sharded(_base(schema, settings, epsilon, target, delta, k), shards)
     count = _windows(settings) if windows is None else windows
     expected = Expected(rows, count, dict(distinct or {}), skew)
     expected.refuse_unknown(schema)
@@ -210,6 +229,14 @@ def _base(
             f"propensity; give settings=Settings(epsilon=1.0, p_min=0.1), with yours"
         )
     return replace(base, weight_unit=max(base.weight_unit, WEIGHT_UNIT))
+
+
+def _sharded(base: Settings, shards: int | None) -> Settings:
+    """The same for so many shards: what would be read from the rows of one is equal for all."""
+    if shards is None or shards == base.shards:
+        return base
+    weights = "equal" if base.weighted else base.weights
+    return replace(base, shards=shards, weights=weights)
 
 
 def _windows(settings: Settings | None) -> int:

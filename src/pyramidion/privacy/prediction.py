@@ -121,20 +121,22 @@ def populating_bytes(schema: Schema, settings: Settings) -> int:
 def complete(schema: Schema, settings: Settings, windows: int) -> Layout:
     """The layout of so many windows summed: noise adds up, and so do the cells' bounds.
 
-    In a tree, of the nodes that cover them, on average over time.
+    In a tree, of the nodes that cover them, on average over time. Of every window each shard has
+    tables with noise of their own.
     """
+    shards = settings.shards
     layout, levels = born(schema, settings).layout, settings.levels
     used = (float(windows),) if levels is None else levels.used(windows)
     each = [born(schema, settings, level).variances for level in range(len(used))]
     noise = [
-        math.fsum(nodes * variance for nodes, variance in zip(used, of, strict=True))
+        shards * math.fsum(nodes * variance for nodes, variance in zip(used, of, strict=True))
         for of in zip(*each, strict=True)
     ]
-    drawn = max(1, round(sum(used)))
+    drawn = max(1, round(sum(used))) * shards
     return replace(
         layout,
         tables=tuple(
-            replace(table, bound=table.bound * windows, variance=variance, windows=drawn)
+            replace(table, bound=table.bound * windows * shards, variance=variance, windows=drawn)
             for table, variance in zip(layout.tables, noise, strict=True)
         ),
     )

@@ -106,7 +106,7 @@ class Proposals:
         yield settings
         windows, mechanism = self.predictor.expected.windows, settings.mechanism
         levels = best(windows, mechanism) if settings.private else None
-        if settings.windows == "flat" and levels is not None:
+        if settings.windows == "flat" and settings.shards == 1 and levels is not None:
             shares = [round(share, 3) for share in levels.shares]
             told = {"tree_radix": levels.radix, "tree_depth": levels.depth, "tree_shares": shares}
             grown = replace(settings, windows="tree", **told)  # type: ignore[arg-type]
@@ -116,7 +116,8 @@ class Proposals:
     def _public(self, settings: Settings) -> Settings:
         """Ten times the expected rows are allowed, unless that alone made cells wide."""
         rows = self.predictor.expected.rows
-        narrow = _TOP_CELL // (settings.omega * self.predictor.expected.windows)
+        summed = self.predictor.expected.windows * settings.shards
+        narrow = _TOP_CELL // (settings.omega * summed)
         most = 2 * rows if 2 * rows <= narrow < 10 * rows else 10 * rows
         most = max(most, settings.k, settings.window_rows or 1)
         return replace(settings, max_rows_per_window=most)
@@ -217,7 +218,7 @@ class Proposals:
         """
         shapes = table_shapes(self.predictor.schema, settings.dense_limit)
         typical = {shape.name: self.predictor.populations[shape.name].typical for shape in shapes}
-        least = replace(settings, weights="least-error")
+        least = replace(settings, weights="least-error", shards=1)
         shares = weights_of(least, sizes_of(settings, shapes), typical)
         return {name: round(0.5 + 0.5 * float(of) * len(shares), 3) for name, of in shares.items()}
 

@@ -18,7 +18,7 @@ _NAMES = {"gaussian": "Gaussian", "laplace": "Laplace"}
 
 def reasons(plan: Plan) -> tuple[str, ...]:
     """One sentence for each choice, and for what should be known before it is taken."""
-    parts = (_noise, _sketch, _windows, _shares, _tables, _epsilon)
+    parts = (_noise, _sketch, _windows, _shards, _shares, _tables, _epsilon)
     return tuple(sentence for part in parts for sentence in part(plan))
 
 
@@ -81,6 +81,18 @@ def _windows(plan: Plan) -> Iterator[str]:
         f"a tree of windows, radix {levels.radix}, {levels.depth} levels that have {shares} of the "
         f"budget: {kept:,} windows summed have the noise of {plan.window_noise:.1f} and not of "
         f"{kept:,}; it takes {levels.depth} tables in memory for one, and as many writes{costs}"
+    )
+
+
+def _shards(plan: Plan) -> Iterator[str]:
+    settings = plan.settings
+    if settings.shards == 1 or not settings.private:
+        return
+    alone = plan.on_shards(1)
+    yield (
+        f"{settings.shards} shards, each with noise of its own: the sum has {settings.shards} "
+        f"times the noise variance of one store, which would cost a row's probabilities "
+        f"{alone:.4f} and not {plan.cost:.4f}"
     )
 
 

@@ -16,6 +16,7 @@ import secrets
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -54,8 +55,13 @@ class Home:
             raise
 
     @classmethod
-    def create(cls, path: Path, holder: KeyHolder, about: dict[str, str]) -> Self:
-        """Make the directory of a new store, whole or not at all."""
+    def create(
+        cls, path: Path, holder: KeyHolder, about: dict[str, str], secret: bytes | None = None
+    ) -> Self:
+        """Make the directory of a new store, whole or not at all.
+
+        Its tables are made with a fresh ``secret``, unless it has one in common with others.
+        """
         _refuse_inside(path, holder)
         store = secrets.token_hex(8)
 
@@ -65,9 +71,11 @@ class Home:
             try:
                 with catalogue.transaction():
                     catalogue.note(store=store, store_key=store_key.name, **about)
-                    secret = DataKey.new("secret")
-                    DataKeys(catalogue, holder).add(secret)
-                    catalogue.note(secret=secret.id)
+                    held = DataKey.new("secret")
+                    if secret is not None:
+                        held = replace(held, key=secret)
+                    DataKeys(catalogue, holder).add(held)
+                    catalogue.note(secret=held.id)
                 catalogue.truncate_log()
             finally:
                 catalogue.close()

@@ -1,0 +1,206 @@
+"""What a shard gives: its sealed windows, published for the others; and how it takes them back.
+
+    1  tables are written to the table store, under a name and a key of their own
+    2  the roster keeps the key: from here on they can be opened
+    3  a manifest tells the others that they are there
+
+A crash before 2 leaves chunks that nothing opens, one before 3 a key that nobody looks for; both
+are found again, since the roster says what is published and the catalogue what is sealed. To take
+a window back its key goes first.
+
+Only what is sealed is given, and only once nothing opens a populating state of it any more.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from pyramidion.counts.windows import Slots
+from pyramidion.errors import (
+    ExpiredError,
+    FormatError,
+    KeyHolderError,
+    PyramidionError,
+    StorageError,
+    UnreachableError,
+)
+from pyramidion.killpoints import reach
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.shard import Shard
+from pyramidion.storage import manifests
+from pyramidion.storage.blocks import Blocks
+from pyramidion.storage.manifests import Laid, Manifest, Told
+from pyramidion.storage.roster import Entries, Held, Roster, SharedWindow
+from pyramidion.storage.tables import TableStore
+
+AWAY = (StorageError, UnreachableError, FormatError, ExpiredError)
+"""What a table store that is down, full, emptied or tampered with raises."""
+
+
+class Giving:
+    """Publishes the sealed windows of one shard."""
+
+    def __init__(self, store: Lifecycle, shard: Shard, roster: Roster, tables: TableStore) -> None:
+        self._store = store
+        self._shard = shard
+        self._roster, self._tables = roster, tables
+        self._laid: dict[str, tuple[int, Laid]] = {}
+        """The most rows and the layout of the own tables, by what these are called."""
+        self._told: tuple[Held, Manifest] | None = None
+        self._swept = False
+        """Whether the last look at the table store went well: it has what it should."""
+        self._shared: tuple[SharedWindow, ...] | None = None
+        """The published windows of the stream, as they were at the last look."""
+
+    def windows(self) -> dict[str, int]:
+        """The numbers of the own sealed windows, by what their tables are called."""
+        return {row["file"]: row["window"] for row in self._store.tables.windows()}
+
+    # --- take back -------------------------------------------------------------------------------
+
+    def forget(self, now: int) -> None:
+        """Destroy the keys of own windows that are sealed no more, and of all past retention.
+
+        Raises where that cannot be done; a holder that is away while nothing is due is none's harm.
+        """
+        try:
+            self._shared = self._roster.entries().windows
+        except KeyHolderError:
+            if self._shared is None or self._over(now):
+                raise
+            return
+        gone = self._over(now)
+        if not gone:
+            return
+        self._roster.drop(gone)
+        reach("share.forgotten")
+        for window in gone:
+            with suppress(*AWAY):  # nothing opens it, and a later sweep finds it
+                self._tables.delete(window.held.name, window.held.length)
+
+    def _over(self, now: int) -> list[SharedWindow]:
+        """Of the keys that were there at the last look, those that are to go."""
+        mine, name = self.windows(), self._shard.name
+        return [
+            window
+            for window in self._shared or ()
+            if window.until <= now or (window.shard == name and window.file not in mine)
+        ]
+
+    def _sweep(self, entries: Entries) -> None:
+        """Delete what crashes left, and see to it that what the table store lost is given again."""
+        found, own = self._tables.names(), entries.of(self._shard.name)
+        member = entries.members.get(self._shard.name)
+        known = {window.held.name for window in own.values()}
+        if member is not None and member.manifest is not None:
+            known.add(member.manifest.name)
+            if member.manifest.name not in found:
+                self._told = None
+        for name, chunks in found.items():
+            if name.rpartition(".")[0] == self._shard.owner and name not in known:
+                self._tables.delete(name, chunks)
+        lost = [w for w in own.values() if found.get(w.held.name, 0) < w.held.length]
+        if lost:
+            self._roster.drop(lost)
+
+    # --- give ------------------------------------------------------------------------------------
+
+    def give(self, now: int) -> None:
+        """Publish what is sealed, then tell the others."""
+        store, entries = self._store, self._roster.entries()
+        if store.keys.unfinished or not store.published:
+            return  # a populating state of it could still be opened
+        published, problems = entries.of(self._shard.name), list[PyramidionError]()
+        swept, self._swept = self._swept, False
+        if not swept or self.windows().keys() - published:
+            self._sweep(entries)
+            published = self._roster.entries().of(self._shard.name)
+        for file, number in self.windows().items():
+            if file not in published:
+                try:
+                    self._publish(number, file, now)
+                except AWAY as problem:  # a damaged file of one keeps no other
+                    problems.append(problem)
+        self._tell(now)
+        if problems:
+            raise problems[0]
+        self._swept = True
+
+    def _publish(self, number: int, file: str, now: int) -> None:
+        until = self._facts(number)["start"] + self._store.settings.retention_us
+        arena = self._store.tables.sealed(number)
+        reach("share.before")
+        life = max(1.0, (until - now) / 1e6)
+        made = self._tables.publish(arena, owner=self._shard.owner, life=life)
+        reach("share.put")
+        held = Held(made.name, made.key, Blocks(arena.layout).count)
+        self._roster.keep(SharedWindow(self._shard.name, file, until, held))
+        reach("share.kept")
+
+    def _facts(self, number: int) -> dict[str, int]:
+        query = "SELECT number, slot, start, stop, rows FROM windows WHERE number = ?"
+        (row,) = self._store.catalogue.all(query, number)
+        return dict(row)
+
+    def _tell(self, now: int) -> None:
+        """Write a new manifest where there is something new in it."""
+        member = self._roster.entries().members.get(self._shard.name)
+        if member is None:
+            raise KeyHolderError(
+                f"stream {self._shard.stream!r} has no shard {self._shard.name!r} on its roster "
+                f"any more; restore the key holder, or join the stream with a new store"
+            )
+        self._recall(member.manifest)
+        manifest = self._manifest(now)
+        if self._told is not None and self._told == (member.manifest, manifest):
+            return
+        held = manifests.put(self._tables, manifest, self._shard.owner)
+        reach("share.written")
+        self._roster.tell(self._shard.name, held)
+        reach("share.told")
+        self._told = held, manifest
+        if member.manifest is not None:
+            with suppress(*AWAY):
+                chunks = manifests.chunks_of(member.manifest)
+                self._tables.delete(member.manifest.name, chunks)
+
+    def _recall(self, held: Held | None) -> None:
+        """What was told last; it spares reading all tables to know how they are laid out."""
+        if held is None or (self._told is not None and self._told[0] == held):
+            return
+        with suppress(*AWAY):
+            told = manifests.get(self._tables, held)
+            self._told = held, told
+            self._laid |= {w.file: (w.max_rows, told.layouts[w.layout]) for w in told.windows}
+
+    def _manifest(self, now: int) -> Manifest:
+        store, published = self._store, self._roster.entries().of(self._shard.name)
+        windows = {file: n for file, n in self.windows().items() if file in published}
+        self._laid = {file: self._laid_of(file, number) for file, number in windows.items()}
+        told = [
+            (Told(file, **self._facts(number), max_rows=most, layout=0), layout)
+            for file, number in windows.items()
+            for most, layout in [self._laid[file]]
+        ]
+        settings = json.dumps(store.settings.to_dict())
+        schema = store.schema.to_toml()
+        bare = Manifest(self._shard.name, schema, settings, self._passed(now), (), ())
+        return manifests.with_windows(bare, told)
+
+    def _laid_of(self, file: str, number: int) -> tuple[int, Laid]:
+        if file in self._laid:
+            return self._laid[file]
+        arena = self._store.tables.sealed(number)
+        return arena.max_rows, manifests.laid(arena.layout)
+
+    def _passed(self, now: int) -> int:
+        """The first slot that a row can still come to: no window before it will take any.
+
+        What was told stays told: who only looks at a store goes by an older time.
+        """
+        settings = self._store.settings
+        slots = Slots(int(settings.window_us or 1), settings.origin_us)
+        with self._store.arrivals:
+            first = min([slots.at(now), *(each.slot for each in self._store.windows.all())])
+        return first if self._told is None else max(first, self._told[1].passed)

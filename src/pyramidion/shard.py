@@ -1,0 +1,130 @@
+"""A shard: which part of which stream a store is; how a stream begins and how one joins it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from pyramidion.errors import SchemaError, StateError
+from pyramidion.schema import Schema
+from pyramidion.settings import Settings
+from pyramidion.storage import manifests
+from pyramidion.storage.ciphers import opened, sealed
+from pyramidion.storage.keys import FileHolder, holder_at
+from pyramidion.storage.roster import Roster, checked_word
+from pyramidion.storage.tables import FileTables, tables_at
+
+ABOUT = "shard"
+"""The fact in the catalogue that says which shard of which stream a store is."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which part of which stream a store is, and where it meets the others.
+
+    ``keys`` names the key holder that all shards of the stream reach, ``tables`` the table store
+    where sealed windows are published. Keys may lie in neither.
+
+    >>> Shard("clicks", "node-1", keys="file:/keys/clicks", tables="file:/shared").owner
+    'clicks.node-1'
+    """
+
+    stream: str
+    name: str
+    keys: str
+    tables: str
+
+    def __post_init__(self) -> None:
+        checked_word("a stream", self.stream)
+        checked_word("a shard", self.name)
+
+    @property
+    def roster(self) -> Roster:
+        """The stream's shards and keys."""
+        return Roster(holder_at(self.keys), self.stream)
+
+    @property
+    def owner(self) -> str:
+        """What the names of its published tables begin with."""
+        return f"{self.stream}.{self.name}"
+
+    def sealed(self, secret: bytes) -> str:
+        """As the catalogue has it: encrypted, so that a password may stand in a URL."""
+        text = json.dumps(asdict(self)).encode()
+        return b"".join(sealed(_key(secret), [text], ABOUT.encode())).hex()
+
+    @classmethod
+    def opened(cls, text: str, secret: bytes) -> Shard:
+        """What `sealed` made."""
+        data = opened(_key(secret), bytes.fromhex(text), ABOUT.encode(), what="where shards meet")
+        return cls(**json.loads(data))
+
+    def refuse_unsafe(self, store: Path) -> None:
+        """Raise where keys would lie beside what they open."""
+        holder, tables = holder_at(self.keys), tables_at(self.tables)
+        beside = [store, tables.folder] if isinstance(tables, FileTables) else [store]
+        tables.close()
+        for place in beside:
+            if isinstance(holder, FileHolder) and _inside(holder.path, place):
+                raise SchemaError(
+                    f"the keys of a stream may not lie beside what they open; keep them outside "
+                    f"{place}, best on another disk"
+                )
+
+
+def _key(secret: bytes) -> bytes:
+    return blake2b(key=secret[:64], digest_size=32, person=b"shards meet").digest()
+
+
+def _inside(path: Path, place: Path) -> bool:
+    return path.resolve().is_relative_to(place.resolve())
+
+
+def refuse_unsharded(settings: Settings, shard: Shard | None) -> None:
+    """Raise for shards without a stream, and for a stream that nobody else could join."""
+    if shard is None and settings.shards > 1:
+        raise SchemaError(
+            f"setting 'shards' is {settings.shards}, and this store would be no shard of a stream; "
+            f"say of which with shard=, or leave 'shards' at 1"
+        )
+    if shard is not None and settings.shards == 1:
+        raise SchemaError(
+            "setting 'shards' is 1, so no other store could join the stream; set it to how many "
+            "are to take rows"
+        )
+
+
+def refuse_sharing(shard: Shard | None) -> None:
+    """Raise in a shard: what it serves is the sum of a stream, which has no file of its own."""
+    if shard is not None:
+        raise StateError(
+            f"this store is a shard of stream {shard.stream!r}, which gives the other shards what "
+            f"it has sealed and shares no complete tables; take snapshots of any shard instead"
+        )
+
+
+def founded(shard: Shard, store: Path) -> bytes:
+    """Begin a stream; the secret that all its shards count with."""
+    shard.refuse_unsafe(store)
+    return shard.roster.found(shard.name)
+
+
+def joined(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes]:
+    """Register one more shard: schema, settings and secret of the stream."""
+    shard.refuse_unsafe(store)
+    roster, tables = shard.roster, tables_at(shard.tables)
+    roster.secret()
+    try:
+        for member in roster.entries().members.values():
+            if member.manifest is not None:
+                told = manifests.get(tables, member.manifest)
+                settings = Settings.from_dict(json.loads(told.settings))
+                secret = roster.join(shard.name, settings.shards)
+                return Schema.from_toml(told.schema), settings, secret
+    finally:
+        tables.close()
+    raise StateError(
+        f"no shard of stream {shard.stream!r} has told its schema yet; let one advance first"
+    )

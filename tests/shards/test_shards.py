@@ -1,0 +1,541 @@
+"""Several stores that take rows of one stream: what they sum to, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from pyramidion import (
+    Categorical,
+    Continuous,
+    KeyHolderError,
+    Label,
+    Pyramid,
+    Schema,
+    SchemaError,
+    StateError,
+)
+from pyramidion.storage.keys import FileHolder
+from tests.redis_servers import RedisServer
+from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
+from tests.store.stores import SCHEMA, same, sealed, tiny
+
+# --- what is summed --------------------------------------------------------------------------
+
+
+def test_without_noise_every_shard_serves_the_exact_counts_of_all(stream: Stream) -> None:
+    stream.begin(epsilon=math.inf)
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40 + seed, seed)
+    stream.advance(10)
+    for node in stream.nodes.values():
+        found = served(node)
+        assert found.rows == 40 + 41 + 42 == node.snapshot().rows
+        assert same(cells(found), exact(node, found, stream.all_sent()))
+
+
+def test_the_sum_is_that_of_the_sealed_tables_noise_and_all(stream: Stream) -> None:
+    nodes = stream.begin()
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40, seed)
+    stream.advance(10)
+    parts = [sealed(node, 1) for node in nodes.values()]
+    for node in nodes.values():
+        found = served(node)
+        for table in range(len(found.layout.tables)):
+            added = sum(part.cells(table).astype(np.int64) for part in parts)
+            assert (found.cells(table) == added).all()
+
+
+def test_the_noise_variance_of_the_sum_is_that_of_all_shards(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    one, three = sealed(nodes["one"], 1).layout.tables, served(nodes["one"]).layout.tables
+    for alone, summed in zip(one, three, strict=True):
+        assert summed.variance == pytest.approx(3 * alone.variance)
+        assert summed.windows == 3
+    assert nodes["one"].snapshot().guarantee.windows == 3
+
+
+def test_the_guarantee_is_that_of_one_shard(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    promise = nodes["two"].snapshot().guarantee
+    assert (promise.epsilon, promise.delta) == (1.0, 1e-9)
+    assert [node.ledger.report().epsilon for node in nodes.values()] == [1.0] * 3
+
+
+def test_features_of_all_shards_are_equal(stream: Stream) -> None:
+    nodes = stream.begin()
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 60, seed)
+    stream.advance(10)
+    some = rows(30, seed=9)
+    one, two, three = (node.featurize(some) for node in nodes.values())
+    assert one.equals(two)
+    assert two.equals(three)
+
+
+def test_rows_are_charged_in_the_ledger_of_their_own_shard_alone(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.advance(10)
+    assert [len(node.ledger.report().windows) for node in nodes.values()] == [1, 0, 0]
+    assert nodes["two"].snapshot().rows == 20  # summed, and paid for once
+
+
+def test_the_noise_of_shards_is_independent(stream: Stream) -> None:
+    nodes = stream.begin(buckets=1024)
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 10, seed)
+    stream.advance(10)
+    drawn = [
+        noise_in(node, sealed(node, 1), stream.sent[name])["a"] for name, node in nodes.items()
+    ]
+    for i, one in enumerate(drawn):
+        for other in drawn[:i]:
+            assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(one.size)
+    assert len({node._lifecycle.secret for node in nodes.values()}) == 1
+
+
+def test_a_window_is_given_once_nothing_opens_its_populating_states(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.close("two", "three")
+    before = set(stream.tables.names())
+    with monkeypatch.context() as broken:
+        broken.setattr(FileHolder, "drop", _refused)
+        with pytest.raises(KeyHolderError):
+            stream.advance(10)
+        assert nodes["one"]._lifecycle.keys.unfinished
+        with pytest.raises(KeyHolderError):
+            nodes["one"].advance()
+        nodes["one"]._shards._giving.give(int(stream.clock.now * 1e6))
+        assert set(stream.tables.names()) == before
+    nodes["one"].advance()
+    assert len(stream.shard("one").roster.entries().windows) == 1
+
+
+def _refused(*_: object) -> None:
+    raise KeyHolderError("the holder is away")
+
+
+# --- when a window joins ---------------------------------------------------------------------
+
+
+def test_a_window_waits_until_every_shard_has_passed_it(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.observe("two", 30)
+    stream.close("two")
+    stream.advance(10)
+    with pytest.raises(StateError, match="no window"):
+        nodes["one"].snapshot()
+    assert nodes["one"].status().shard.waiting == 1
+    stream.reopen("two")
+    stream.advance()
+    assert nodes["one"].snapshot().rows == 50
+
+
+def test_a_shard_to_which_nothing_came_keeps_nobody_waiting(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.advance(10)
+    assert nodes["three"].snapshot().rows == 20
+
+
+def test_a_window_that_waited_long_enough_joins_and_the_rest_joins_late(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.observe("two", 30)
+    stream.close("two")
+    stream.advance(10)
+    stream.advance(1.9)
+    with pytest.raises(StateError, match="no window"):
+        nodes["one"].snapshot()
+    stream.advance(0.2)
+    assert nodes["one"].snapshot().rows == 20
+    stream.reopen("two")
+    stream.advance()
+    assert [node.snapshot().rows for node in nodes.values()] == [50] * 3
+
+
+def test_a_table_store_that_is_away_is_told_and_keeps_no_row_out(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    shared, away = stream.folder / "shared", stream.folder / "away"
+    shared.rename(away)
+    shared.write_text("not a directory")
+    stream.advance(10)
+    stream.observe("one", 20)
+    assert nodes["one"].status().shard.problem
+    shared.unlink()
+    away.rename(shared)
+    stream.advance()
+    assert nodes["one"].status().shard.problem == ""
+    assert nodes["two"].snapshot().rows == 20
+
+
+def test_what_a_table_store_lost_is_given_again(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    for name, chunks in stream.tables.names().items():
+        stream.tables.delete(name, chunks)
+    for name in NAMES:
+        stream.reopen(name)
+    stream.advance()
+    assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
+
+
+# --- forgetting ------------------------------------------------------------------------------
+
+
+def test_a_window_past_its_retention_leaves_every_sum_and_its_key_is_gone(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    held = nodes["one"].snapshot()
+    stream.advance(39.9)
+    assert held.rows == 60
+    roster = stream.shard("one").roster
+    assert len(roster.entries().windows) == 3
+    stream.advance(0.2, rounds=1)
+    assert held.expired
+    assert roster.entries().windows == ()
+    for node in nodes.values():
+        with pytest.raises(StateError, match="no window"):
+            node.snapshot()
+    names = stream.tables.names()
+    assert len(names) == 3  # manifests alone
+
+
+def test_nobody_sums_a_window_that_is_about_to_be_erased(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    seen = []
+    for node in nodes.values():
+        store = node._lifecycle
+        store.leaving.append(lambda _, store=store: seen.append(store.served))
+    stream.advance(40, rounds=1)
+    assert seen
+    assert not any(seen)
+    assert stream.shard("one").roster.entries().windows == ()
+
+
+def test_a_lost_shard_keeps_nothing_beyond_the_retention(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("two", 20)
+    stream.advance(10)
+    stream.close("two", "three")
+    assert nodes["one"].snapshot().rows == 20
+    stream.advance(40)
+    with pytest.raises(StateError, match="no window"):
+        nodes["one"].snapshot()
+    assert stream.shard("one").roster.entries().windows == ()
+
+
+def test_models_go_with_the_windows_of_other_shards(stream: Stream) -> None:
+    nodes = stream.begin(hot_window="50d")
+    stream.observe("two", 40)
+    stream.advance(10)
+    stream.observe("one", 40)
+    node = nodes["one"]
+    node.register("m", LogisticRegression())
+    fitted = node.models["m"].fitted
+    assert fitted is not None
+    stream.advance(10)
+    stream.close("two")
+    stream.advance(30)
+    assert node.snapshot().rows == 40  # its own
+    assert node.models["m"].fitted is not fitted
+
+
+def test_a_withdrawn_group_is_gone_from_what_the_shard_serves_and_gives(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    before = {w.file for w in stream.shard("one").roster.entries().windows if w.shard == "one"}
+    nodes["one"].withdraw("a,b", why="asked for")
+    assert "a,b" not in nodes["one"].snapshot().tables
+    assert nodes["one"].snapshot().rows == 60
+    after = {w.file for w in stream.shard("one").roster.entries().windows if w.shard == "one"}
+    assert before.isdisjoint(after)
+    assert "a,b" in nodes["two"].snapshot().tables
+    for name in ("two", "three"):
+        nodes[name].withdraw("a,b", why="asked for")
+    stream.advance()
+    assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
+    assert not any("a,b" in node.snapshot().tables for node in nodes.values())
+
+
+# --- training --------------------------------------------------------------------------------
+
+
+def test_own_hot_rows_are_taken_off_the_sum_and_no_others(stream: Stream) -> None:
+    nodes = stream.begin(epsilon=math.inf, hot_window="20d", columns=["count"])
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40 if name == "one" else 200, seed)
+    stream.advance(10)
+    node = nodes["one"]
+    others = stream.sent["two"] + stream.sent["three"]
+    X, _ = node.training_set()
+    counted = exact(node, served(node), others)
+    assert counted[""].sum() == 400
+    reduced = node._serving.reduced()
+    assert reduced._all is not None
+    assert same(cells(reduced._all._arena), counted)
+    assert len(X) == 40
+
+
+def test_own_hot_rows_of_a_window_that_waits_are_not_taken_off(stream: Stream) -> None:
+    nodes = stream.begin(epsilon=math.inf, hot_window="30d", shard_wait="5d")
+    for name in NAMES:
+        stream.observe(name, 200)
+    stream.advance(10)
+    stream.observe("one", 30, 7)
+    stream.close("two")
+    stream.advance(10)
+    node = nodes["one"]
+    assert node.snapshot().rows == 600
+    assert node.status().shard.waiting == 1
+    node.training_set()
+    assert node._serving.reduced()._counted.hidden == 200
+
+
+# --- who takes part ----------------------------------------------------------------------------
+
+
+def test_a_stream_is_begun_once(stream: Stream) -> None:
+    stream.begin("one")
+    with pytest.raises(StateError, match="has shards already; join it"):
+        Pyramid.create(
+            stream.path("two"),
+            SCHEMA,
+            stream.settings(),
+            shard=stream.shard("two"),
+            **stream.given("two"),
+        )
+    stream.join("two")
+    assert stream.nodes["two"].settings == stream.nodes["one"].settings
+    assert stream.nodes["two"].schema == stream.nodes["one"].schema
+
+
+def test_more_shards_than_were_planned_for_are_refused(stream: Stream) -> None:
+    stream.begin("one", "two", shards=2)
+    with pytest.raises(StateError, match="has 2 shards and setting 'shards' is 2"):
+        stream.join("three")
+    assert set(stream.shard("one").roster.entries().members) == {"one", "two"}
+
+
+def test_a_name_is_given_once(stream: Stream) -> None:
+    stream.begin("one")
+    with pytest.raises(StateError, match="has a shard 'one' already"):
+        Pyramid.join(stream.path("other"), stream.shard("one"), **stream.given("other"))
+
+
+def test_a_shard_that_is_lost_is_removed_and_what_it_sealed_stays(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    stream.observe("two", 500)  # populating, and lost with it
+    stream.close("two")
+    stream.observe("one", 20)
+    nodes["one"].remove_shard("two", why="its disk is gone")
+    stream.advance(10)
+    assert nodes["three"].snapshot().rows == 80
+    assert nodes["three"].status().shard.left == {"two": 1}
+    stream.join("four")
+    stream.observe("four", 5)
+    stream.advance(10)
+    assert nodes["three"].snapshot().rows == 85
+
+
+def test_a_removed_shard_takes_no_rows_and_gives_what_it_has(stream: Stream) -> None:
+    nodes = stream.begin()
+    stream.observe("two", 20)
+    nodes["one"].remove_shard("two", why="no longer needed")
+    nodes["two"].advance()
+    with pytest.raises(StateError, match="was removed from stream"):
+        nodes["two"].observe(rows(3))
+    stream.advance(10)
+    assert nodes["one"].snapshot().rows == 20
+
+
+def test_a_removed_shard_leaves_the_roster_with_its_last_window(stream: Stream) -> None:
+    stream.begin()
+    stream.observe("two", 20)
+    stream.advance(10)
+    stream.close("two")
+    stream.nodes["one"].remove_shard("two", why="lost")
+    roster = stream.shard("one").roster
+    stream.advance(39)
+    assert set(roster.entries().members) == set(NAMES)
+    stream.advance(21)
+    assert set(roster.entries().members) == {"one", "three"}
+    assert len(stream.tables.names()) == 2
+
+
+def test_a_stream_that_broke_off_at_its_beginning_can_be_begun_again(stream: Stream) -> None:
+    stream.shard("one").roster.found("one")  # and there its process was killed
+    with pytest.raises(StateError, match="has told its schema yet"):
+        stream.join("two")
+    stream.begin("one", "two")
+    assert set(stream.shard("one").roster.entries().members) == {"one", "two"}
+
+
+def test_a_restored_shard_goes_on_under_its_name(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    stream.observe("two", 30)
+    nodes["two"].backup(stream.folder / "backup")
+    stream.close("two")
+    copy = stream.folder / "copy"
+    restored = Pyramid.restore(stream.folder / "backup", copy, **stream.given("two"))
+    stream.nodes["two"] = restored
+    stream.advance(10)
+    assert [node.snapshot().rows for node in nodes.values()] == [90] * 3
+
+
+def test_a_holder_that_is_away_keeps_no_row_out_until_a_key_is_to_be_destroyed(
+    stream: Stream,
+) -> None:
+    nodes = stream.begin()
+    stream.observe("one", 20)
+    stream.advance(10)
+    keys, away = stream.folder / "keys" / "stream.key", stream.folder / "away"
+    keys.rename(away)
+    stream.observe("one", 20)
+    stream.advance(10)
+    assert "has no stream" in nodes["one"].status().shard.problem
+    assert nodes["one"].snapshot().rows == 20
+    with pytest.raises(KeyHolderError, match="has no stream"):
+        stream.advance(30)
+    away.rename(keys)
+    stream.advance()
+    assert nodes["one"].snapshot().rows == 20  # the second window
+
+
+def test_a_shard_that_could_not_be_made_is_not_waited_for(stream: Stream) -> None:
+    stream.begin("one")
+    stream.path("two").mkdir()
+    (stream.path("two") / "something").touch()
+    with pytest.raises(StateError, match="exists already"):
+        stream.join("two")
+    assert set(stream.shard("one").roster.entries().members) == {"one"}
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def test_shards_without_a_stream_are_refused(stream: Stream) -> None:
+    with pytest.raises(SchemaError, match="would be no shard of a stream"):
+        Pyramid.create(stream.path("one"), SCHEMA, stream.settings(), **stream.given("one"))
+
+
+def test_a_stream_of_one_shard_is_refused(stream: Stream) -> None:
+    with pytest.raises(SchemaError, match="no other store could join"):
+        Pyramid.create(
+            stream.path("one"), SCHEMA, tiny(), shard=stream.shard("one"), **stream.given("one")
+        )
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (
+            Schema(
+                label=Label("y", classes=[0, 1]),
+                features=[Continuous("x", bins=4, bounds=(0, 1))],
+            ),
+            "'x' has private bins.*give its edges",
+        ),
+        (
+            Schema(
+                label=Label("y", classes=[0, 1]),
+                features=[Categorical("x")],
+                unit="who",
+            ),
+            "protects people.*in one store",
+        ),
+    ],
+)
+def test_what_shards_would_count_differently_is_refused(
+    stream: Stream, schema: Schema, sentence: str
+) -> None:
+    with pytest.raises(SchemaError, match=sentence):
+        stream.begin("one", schema=schema)
+    assert not (stream.folder / "keys").exists()
+
+
+@pytest.mark.parametrize("place", ["one/stream.key", "shared/stream.key"])
+def test_keys_beside_what_they_open_are_refused(stream: Stream, place: str) -> None:
+    shard = replace(stream.shard("one"), keys=f"file:{stream.folder / place}")
+    with pytest.raises(SchemaError, match="may not lie beside what they open"):
+        Pyramid.create(
+            stream.path("one"), SCHEMA, stream.settings(), shard=shard, **stream.given("one")
+        )
+
+
+@pytest.mark.parametrize("name", ["", "Node", "a.b", "a/b", "-a", "a" * 41])
+def test_names_that_could_be_mistaken_are_refused(stream: Stream, name: str) -> None:
+    with pytest.raises(SchemaError, match="small letters, digits and hyphens"):
+        stream.shard(name)
+
+
+# --- other table stores --------------------------------------------------------------------------
+
+
+def test_shards_meet_in_redis_and_go_on_when_it_loses_all(
+    stream: Stream, redis_server: RedisServer
+) -> None:
+    stream.url = redis_server.url
+    nodes = stream.begin(epsilon=math.inf)
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40, seed)
+    stream.advance(10)
+    assert same(
+        cells(served(nodes["two"])), exact(nodes["two"], served(nodes["two"]), stream.all_sent())
+    )
+    stream.observe("one", 20, 9)
+    redis_server.kill()
+    stream.advance(10)
+    assert nodes["one"].status().shard.problem
+    assert nodes["one"].snapshot().rows == 120
+    redis_server.start()
+    stream.advance()
+    assert [node.snapshot().rows for node in nodes.values()] == [140] * 3
+    assert stream.reopen("three").snapshot().rows == 140  # all of it was given again
+
+
+def test_where_shards_meet_is_encrypted_in_the_store(stream: Stream) -> None:
+    stream.begin("one")
+    stream.close()
+    for file in stream.path("one").rglob("*"):
+        if file.is_file():
+            assert b"stream.key" not in file.read_bytes()
+    assert stream.reopen("one")._shards.shard == stream.shard("one")
+
+
+def test_a_shard_shares_no_complete_tables(stream: Stream) -> None:
+    nodes = stream.begin("one")
+    with pytest.raises(StateError, match="shares no complete tables"):
+        nodes["one"].share(f"file:{stream.folder}/far")
