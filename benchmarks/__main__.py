@@ -21,6 +21,7 @@ from benchmarks import (
     noise,
     sealing,
     service,
+    spark,
     storing,
     whole,
 )
@@ -40,6 +41,7 @@ ALL = {
     "service": service.main,
     "dashboard": dashboard.main,
     "learning": learning.main,
+    "spark": spark.main,
 }
 
 

@@ -246,7 +246,7 @@ def test_the_same_history_is_refused_without_its_key_and_counted_once_with_it(
     before = [cells(sealed(store, w.window)) for w in first.windows]
     again = count_into(df, store, key="2024")
     assert (again.rows, again.before) == (0, 80)
-    with pytest.raises(StateError, match="has a window from .* already"):
+    with pytest.raises(StateError, match=r"has a window from .* already"):
         count_into(df, store)
     with pytest.raises(StateError, match="give the same rows"):
         count_into(df.limit(79), store, key="2024")
@@ -339,7 +339,7 @@ def test_no_shuffle_file_is_left_behind(spark: Any, stand: Stand, local_dir: Pat
 def test_shuffle_files_hold_no_key_as_it_is_counted(
     spark: Any, local_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies on the disk meanwhile is encrypted: the zstd frames of packed cells are not seen."""
+    """What lies on the disk meanwhile is encrypted: no zstd frame of packed cells is seen."""
     from pyramidion.spark import shuffle
 
     seen: list[bytes] = []

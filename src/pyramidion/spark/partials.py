@@ -33,11 +33,11 @@ from pyramidion.observations import Door, Observations
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 
-HELD = 192 << 20
+HELD = 128 << 20
 """Bytes of tables that one task holds; with what Python and Arrow take, it stays below 500 MB."""
-ROWS = 131_072
+ROWS = 65_536
 """Rows that are counted at once; fewer where they are long."""
-BYTES = 32 << 20
+BYTES = 16 << 20
 
 FACTS = -1
 FORM = "part int, slot long, table int, cells binary"
