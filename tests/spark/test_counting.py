@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from pyramidion import Categorical, Continuous, Label, Schema
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import ObservationError, PrivacyError, StateError
-from pyramidion.spark import count, count_into, partials
+from pyramidion.spark import ParquetFiles, count, count_into, partials
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -72,6 +73,24 @@ def test_windows_are_cell_by_cell_those_of_one_process(spark: Any) -> None:
     for window in found.windows:
         assert same(cells(window.arena), expected[window.start])
     assert sum(window.rows for window in found.windows) == 400
+
+
+def test_parquet_files_that_executors_read_themselves_give_the_same_cells(
+    spark: Any, tmp_path: Path
+) -> None:
+    table = history().append_column("other", pa.array(range(400)))
+    for n in range(3):
+        part = table.slice(n * 150, 150)
+        pq.write_table(part, tmp_path / f"{n}.parquet", row_group_size=40)
+    found = count(ParquetFiles(spark, tmp_path, rows=90), SCHEMA, tiny(**OFF))
+    expected = by_hand(table, found, SCHEMA, **OFF)
+    assert [window.start for window in found.windows] == sorted(expected)
+    assert all(same(cells(w.arena), expected[w.start]) for w in found.windows)
+    pq.write_table(table.drop_columns(["a"]), tmp_path / "none")
+    with pytest.raises(ObservationError, match="column 'a' is missing"):
+        count(ParquetFiles(spark, tmp_path / "none"), SCHEMA, tiny())
+    with pytest.raises(ObservationError, match="cannot be read as Parquet"):
+        ParquetFiles(spark, tmp_path / "nowhere")
 
 
 SIGNED = Schema(

@@ -42,7 +42,9 @@ TRIES = 10
 KILLS = [
     point
     for point in killpoints.POINTS
-    if not point.startswith(("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "bulk."))
+    if not point.startswith(
+        ("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "bulk.")
+    )
 ]
 """Of the others, a file of its own: rows are read where there are a thousand."""
 

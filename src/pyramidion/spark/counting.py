@@ -12,8 +12,6 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
-
 from pyramidion.bulk import BulkWindow, refuse_uncountable
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Layout
@@ -29,7 +27,7 @@ from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.spark import partials
 from pyramidion.spark.partials import Counts, Facts, Recipe
-from pyramidion.spark.session import chosen, context_of, empty, refuse_unsafe
+from pyramidion.spark.session import Source, chosen, context_of, empty, refuse_unsafe
 from pyramidion.spark.shuffle import Shuffle
 from pyramidion.system import Pyramid
 
@@ -84,9 +82,7 @@ class Windows:
         return Snapshot(self._door, arena, self.guarantee)
 
 
-def count(
-    df: DataFrame, schema: Schema, settings: Settings, *, errors: Errors = "refuse"
-) -> Windows:
+def count(df: Source, schema: Schema, settings: Settings, *, errors: Errors = "refuse") -> Windows:
     """Count a DataFrame into windows by event time, each sealed with noise of its own.
 
     They are in memory, under a fresh secret; no ledger knows of them, so the promise is that of
@@ -116,7 +112,7 @@ def count(
 
 
 def count_into(
-    df: DataFrame, store: Pyramid, *, key: str | None = None, errors: Errors = "refuse"
+    df: Source, store: Pyramid, *, key: str | None = None, errors: Errors = "refuse"
 ) -> Counted:
     """Count a history into a store: each window of it is charged, noised and sealed, once.
 
@@ -147,7 +143,7 @@ def _birth(door: Door, secret: bytes) -> Birth:
 
 
 def _recipe(
-    df: DataFrame, door: Door, layout: Layout, slots: Slots | None, latest: int | None
+    df: Source, door: Door, layout: Layout, slots: Slots | None, latest: int | None
 ) -> Recipe:
     """What executors are told, once all that can be refused beforehand was."""
     context = context_of(df)

@@ -9,7 +9,7 @@ the secret that keys are hashed with goes the same way.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,12 +18,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyramidion.batches import missing_column
 from pyramidion.errors import PrivacyError, StateError
+from pyramidion.spark.parquet import ParquetFiles
+
+Source = DataFrame | ParquetFiles
+"""Rows to be counted."""
 
 IO = "spark.io.encryption.enabled"
 NETWORK, TLS = "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
 
 
-def context_of(df: DataFrame) -> Any:
+def context_of(df: Source) -> Any:
     """The Spark context that a DataFrame lives in."""
     session = df.sparkSession
     if not hasattr(session, "_jsparkSession"):
@@ -34,17 +38,25 @@ def context_of(df: DataFrame) -> Any:
     return session.sparkContext
 
 
-def chosen(df: DataFrame, names: Iterable[str]) -> DataFrame:
+@overload
+def chosen(df: DataFrame, names: Iterable[str]) -> DataFrame: ...
+@overload
+def chosen(df: ParquetFiles, names: Iterable[str]) -> ParquetFiles: ...
+def chosen(df: Source, names: Iterable[str]) -> Source:
     """Some columns of a DataFrame: no other one is read, or sent to Python."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         if name not in df.columns:
             raise missing_column(name)
+    if isinstance(df, ParquetFiles):
+        return df.select(wanted)
     return df.select(*(col(f"`{name.replace('`', '``')}`") for name in wanted))
 
 
-def empty(df: DataFrame) -> pa.Table:
+def empty(df: Source) -> pa.Table:
     """No row of a DataFrame, as executors would see it: to refuse types before a job begins."""
+    if isinstance(df, ParquetFiles):
+        return df.empty()
     return to_arrow_schema(df.schema).empty_table()
 
 

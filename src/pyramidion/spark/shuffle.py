@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from pyramidion.errors import StateError
 from pyramidion.spark.partials import (
     FACTS,
@@ -23,12 +21,13 @@ from pyramidion.spark.partials import (
     facts_of,
     summing,
 )
+from pyramidion.spark.session import Source
 
 
 class Shuffle:
     """The partial counts of a DataFrame, by table and window; a context that removes them."""
 
-    def __init__(self, df: DataFrame, recipe: Recipe) -> None:
+    def __init__(self, df: Source, recipe: Recipe) -> None:
         self._context = df.sparkSession.sparkContext
         self._recipe = recipe
         self._df = df
