@@ -50,8 +50,9 @@ warm: $(VENV)/warm ## compile the kernels once, into numba's cache
 
 .PHONY: system
 system: ## Debian packages that some parts need (as root; otherwise nothing)
-	@command -v curl > /dev/null && command -v chromium > /dev/null || test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq -y curl chromium; }
+	@command -v curl > /dev/null && command -v chromium > /dev/null && command -v java > /dev/null || \
+		test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq -y curl chromium openjdk-17-jre-headless; }
 
 .PHONY: clean
 clean: ## remove the environment and all caches

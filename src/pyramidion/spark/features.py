@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,9 @@ from pyramidion.errors import SchemaError, StateError
 from pyramidion.judge import Judge, times_of
 from pyramidion.signed import key_from, key_text
 from pyramidion.spark.session import chosen, context_of, empty
-from pyramidion.system import Pyramid
+
+if TYPE_CHECKING:
+    from pyramidion.system import Pyramid
 
 Clock = Callable[[], float]
 Batches = Iterator[pa.RecordBatch]

@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from pyramidion.errors import ObservationError
 
 ROWS = 1_000_000
 """Of one task, or as many as one row group has."""
-BATCH = 65_536
+BATCH = 32_768
+BUFFER = 256 << 10  # bytes of each column that are read at once
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -48,11 +50,11 @@ class ParquetFiles:
 
     def mapInArrow(self, task: Callable[[Batches], Batches], form: str) -> Any:  # noqa: N802
         """What a task makes of the rows of its files, as a DataFrame's method of this name does."""
-        shares, schema, columns = self._shares(), self._dataset.schema, self.columns
+        shares, columns = self._shares(), self.columns
         sent = self.sparkSession.sparkContext.broadcast(shares)
 
         def run(numbers: Batches) -> Batches:
-            return task(_read(sent.value, numbers, schema, columns))
+            return task(_read(sent.value, numbers, columns))
 
         many = len(shares)
         return self.sparkSession.range(0, many, 1, many).mapInArrow(run, form)
@@ -75,15 +77,24 @@ class ParquetFiles:
 def _dataset(paths: list[str]) -> Any:
     source = paths[0] if len(paths) == 1 else paths
     try:
-        return ds.dataset(source, format="parquet", partitioning="hive")
+        return ds.dataset(source, format="parquet")
     except (OSError, pa.ArrowException) as problem:
         raise ObservationError(
             "these files cannot be read as Parquet; give paths of Parquet files, or one folder"
         ) from problem
 
 
-def _read(shares: list[list[Any]], numbers: Batches, schema: Any, columns: list[str]) -> Batches:
+def _read(shares: list[list[Any]], numbers: Batches, columns: list[str]) -> Batches:
     for number in (number for batch in numbers for number in batch["id"].to_pylist()):
         for group in shares[number]:
-            given = {"batch_size": BATCH, "use_threads": False, "batch_readahead": 1}
-            yield from group.to_batches(schema=schema, columns=columns, **given)
+            yield from _batches(group, columns)
+
+
+def _batches(group: Any, columns: list[str]) -> Batches:
+    """The rows of a row group, some at a time: Arrow's own scanner would decode all at once."""
+    numbers = [each.id for each in group.row_groups]
+    with group.filesystem.open_input_file(group.path) as file:
+        given = {"batch_size": BATCH, "columns": columns, "use_threads": False}
+        yield from pq.ParquetFile(file, buffer_size=BUFFER).iter_batches(
+            row_groups=numbers, **given
+        )

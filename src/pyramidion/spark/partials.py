@@ -35,9 +35,9 @@ from pyramidion.settings import Settings
 
 HELD = 128 << 20
 """Bytes of tables that one task holds; with what Python and Arrow take, it stays below 500 MB."""
-ROWS = 65_536
+ROWS = 32_768
 """Rows that are counted at once; fewer where they are long."""
-BYTES = 16 << 20
+BYTES = 8 << 20
 
 FACTS = -1
 FORM = "part int, slot long, table int, cells binary"
