@@ -22,6 +22,7 @@ from benchmarks import (
     noise,
     sealing,
     service,
+    spark,
     storing,
     whole,
 )
@@ -42,6 +43,7 @@ ALL = {
     "dashboard": dashboard.main,
     "learning": learning.main,
     "backends": backends.main,
+    "spark": spark.main,
 }
 
 

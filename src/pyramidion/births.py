@@ -53,11 +53,13 @@ class Births:
         *,
         level: int = 0,
         above: Fraction | None = None,
+        hot: bool = True,
     ) -> Birth:
         """Everything a window of this number is born with, or a node of a level that it begins.
 
         ``above`` is what the nodes over a window cost, as shares of its budget, where that is
-        known already.
+        known already. A window whose rows are never ``hot`` keeps nothing back for what is read
+        from hot rows: its tables have it.
         """
         shares = dict(self._settings.shares or ())
         named = {name: share for name, share in shares.items() if name in schema.table_names}
@@ -65,6 +67,8 @@ class Births:
         read = self._readings.of("weights").values()
         quantiles = combined([{name: q for name, (q,) in values.items()} for values in read])
         reserves, apart = self._kept_back(window, schema, encoder.shapes, level)
+        if not hot:
+            reserves = {of: share for of, share in reserves.items() if of == "rebuild"}
         levels, kept = settings.levels, {**reserves, **apart}
         part = parts_of(settings, kept)[level]
         if above is not None:

@@ -77,6 +77,15 @@ def told(length: int) -> str:
     return "".join(parts)
 
 
+def moment(at: int) -> str:
+    """Return a point of time as text that every tool reads.
+
+    >>> moment(1_735_689_600_000_000)
+    '2025-01-01T00:00:00Z'
+    """
+    return (EPOCH + at * TICK).isoformat().replace("+00:00", "Z")
+
+
 def since_epoch(given: object, what: str = "the moment") -> int:
     """Return a point of time in microseconds since 1970; without a zone it is UTC.
 

@@ -528,6 +528,13 @@ class Lifecycle:
             self.keys.finish(now, self._remove_strangers)
             self.publish()
 
+    def joined(self, complete: Arena | None, lacking: frozenset[int]) -> None:
+        """A window that was sealed at birth is in these complete tables; both are durable."""
+        self._remove_strangers()
+        self.complete, self.lacking = complete, lacking
+        self._oldest, self.published = None, False
+        self.publish()
+
     def publish(self) -> None:
         """Serve what was sealed, once nothing opens the states before it any more."""
         if not self.published and not self.keys.unfinished:

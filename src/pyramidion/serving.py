@@ -56,9 +56,37 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
     arena, promise = complete_tables(store), guarantee(store)
     if arena is None or promise is None or not store.published:
         return None
+    expires = store.retires()
+    return Snapshot(_door(store, arena), arena, promise, source=store.served, expires=expires)
+
+
+def _door(store: Lifecycle, arena: Arena) -> Door:
+    """Makes the keys of some tables, in their bins."""
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
-    door = Door(schema, store.settings, store.secret)
-    return Snapshot(door, arena, promise, source=store.served, expires=store.retires())
+    return Door(schema, store.settings, store.secret)
+
+
+def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
+    """The tables of the sealed windows that had ended by a moment; sums of what is paid for."""
+    if store.stream is not None:
+        raise StateError(
+            "a shard keeps windows of its own alone, and the past of a stream is that of all; count "
+            "the history into a store that is no shard"
+        )
+    query = "SELECT number, start, stop FROM windows WHERE state = 'sealed'"
+    sealed = {row["number"]: row for row in store.catalogue.all(query)}
+    later = [number for number, row in sealed.items() if row["stop"] > moment]
+    found, lacking = store.tables.total(but=later)
+    if found is None or not store.published:
+        raise StateError(
+            "no window that ended by then is sealed and kept, so there is nothing to featurize "
+            "with; ask for a later moment"
+        )
+    arena = in_bins(found, store.schema, served(store, later) if store.schema.moving else 0)
+    counted = sealed.keys() - set(later) - lacking
+    promise = replace(store.birth(1).guarantee(len(counted)), unit=store.people.unit)
+    expires = min(sealed[number]["start"] for number in counted) + store.settings.retention_us
+    return Snapshot(_door(store, arena), arena, promise, expires=expires)
 
 
 class Serving:
@@ -121,6 +149,12 @@ class Serving:
                 "observe on until a count window ends"
             )
         return self.current
+
+    def as_of(self, moment: int) -> Snapshot:
+        """The tables as they were at a moment; by who moves windows."""
+        made = snapshot_as_of(self._store, moment)
+        self._snapshots.add(made)
+        return made
 
     def reduced(self, wanted: Wanted = lambda _: True) -> Reduced:
         """The snapshot less hot rows in it, for featurizing them: as raw as these (P1)."""

@@ -30,10 +30,10 @@ def _nothing() -> None:
 # --- bins of another time -----------------------------------------------------------
 
 
-def rows_by_bins(store: Lifecycle) -> dict[int, int]:
+def rows_by_bins(store: Lifecycle, but: Collection[int] = ()) -> dict[int, int]:
     """Rows in sealed windows, by the window that their bins were read from (0: even ones)."""
     rows: dict[int, int] = {}
-    for row in store.tables.windows():
+    for row in (row for row in store.tables.windows() if row["window"] not in but):
         names = [name for name in store.tables.names(row) if bare(name) in store.schema.moving]
         if names:
             read = max(map(read_from, names))
@@ -41,9 +41,12 @@ def rows_by_bins(store: Lifecycle) -> dict[int, int]:
     return rows
 
 
-def served(store: Lifecycle) -> int:
-    """The window that the bins of the tables were read from which are served."""
-    rows = rows_by_bins(store)
+def served(store: Lifecycle, but: Collection[int] = ()) -> int:
+    """The window that the bins of the tables were read from which are served.
+
+    Some windows may be left out, as if they were not sealed yet.
+    """
+    rows = rows_by_bins(store, but)
     found, *later = sorted(rows) or [0]
     for newer in later:
         if rows[newer] * FILLED >= rows[found]:

@@ -4,9 +4,11 @@ create, open            one process owns a store; all is as it was left
 join                    one more store for the rows of a stream: a shard of it
 observe, observe_all    rows in: durable, hot, counted under noise, taken by the vault
 replay                  a history of files, by event time, windows rolling as it goes
+bulk                    windows of the past that are counted elsewhere
 advance                 what is due: windows seal, hot rows and old windows are erased
 snapshot, featurize     the complete tables, and features from them
 share, unshare, card    the complete tables for readers elsewhere, and what opens them
+as_of                   the tables as they were at a moment of the past
 training_set            hot rows as features and labels, none meeting its own label
 register, predict       models on them, which never outlive the rows they saw
 add_group, withdraw     tables come and go
@@ -39,8 +41,10 @@ from numpy.typing import NDArray
 from pyramidion.arrivals import Arrival, Arrivals, Resume
 from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
 from pyramidion.backup import back_up, copied_back
+from pyramidion.bulk import Bulk
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.counts.snapshot import Snapshot
+from pyramidion.durations import since_epoch
 from pyramidion.erasing import Erasure, erase_person
 from pyramidion.errors import PyramidionError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
@@ -357,6 +361,15 @@ class Pyramid:
         self._usable()
         return taken(self._lifecycle, history)
 
+    def bulk(self, key: str | None = None) -> Bulk:
+        """Take windows of the past whose rows are counted elsewhere, as `pyramidion.spark` does.
+
+        Each is charged, born with its noise and sealed at once; none of its rows is ever hot. Under
+        the same ``key`` each window is counted once.
+        """
+        self._usable()
+        return Bulk(self._lifecycle, self._threads.move, self._now, key)
+
     # --- time passes ---------------------------------------------------------------
 
     def advance(self) -> Advance:
@@ -479,6 +492,15 @@ class Pyramid:
             self._looked = now
             self._keep(now)
         return self._serving.snapshot()
+
+    def as_of(self, moment: object) -> Snapshot:
+        """The tables of sealed windows that had ended by a moment: seconds, a date or ISO text.
+
+        For rows of that time, which are in none of them. It expires as `snapshot` does.
+        """
+        self._usable()
+        at = since_epoch(moment)
+        return self._threads.move(lambda: self._serving.as_of(at))
 
     def featurize(self, rows: Any) -> pa.Table:
         """Features of rows, from the complete tables."""

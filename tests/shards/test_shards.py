@@ -539,3 +539,9 @@ def test_a_shard_shares_no_complete_tables(stream: Stream) -> None:
     nodes = stream.begin("one")
     with pytest.raises(StateError, match="shares no complete tables"):
         nodes["one"].share(f"file:{stream.folder}/far")
+
+
+def test_a_shard_does_not_tell_of_the_past_as_if_it_were_the_streams(stream: Stream) -> None:
+    stream.begin("one", "two")
+    with pytest.raises(StateError, match="a shard keeps windows of its own alone"):
+        stream.nodes["one"].as_of("2030-01-01")

@@ -43,7 +43,7 @@ KILLS = [
     point
     for point in killpoints.POINTS
     if not point.startswith(
-        ("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share.")
+        ("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share.", "bulk.")
     )
 ]
 """Of the others, a file of its own: rows are read where there are a thousand."""

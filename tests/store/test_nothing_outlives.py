@@ -282,6 +282,8 @@ VERBS: dict[type, dict[str, str]] = {
     Pyramid: {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
         "observe_all": VERB,
+        "bulk": "takes exact counts, in memory alone; gives numbers of windows, and their rows",
+        "as_of": PAID,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
@@ -575,7 +577,7 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
-    known |= {"list[GroupStatus]", "bytes"}  # a card
+    known |= {"list[GroupStatus]", "Bulk", "bytes"}  # a card
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):

@@ -142,6 +142,35 @@ class Arena:
         self._whole()
         self._apply(observations, -observations.weights, -len(observations), threads, names)
 
+    def join(self, counts: Arena) -> None:
+        """Count rows that were counted elsewhere, from zero, in tables of the same cells.
+
+        Their cells are bounded by their rows, as all that is counted here is: more could pass
+        the cells' width, and the noise would not hide it.
+        """
+        self._must_be_populating()
+        self._whole()
+        counts._whole()
+        same = list(counts.layout.index) == list(self.layout.index)
+        if not (same and self.layout.adds_to(counts.layout)):
+            raise StateError("count tables of different layouts cannot be summed")
+        if self.rows + counts.rows > self.max_rows:
+            raise StateError(
+                f"the window has room for {self.max_rows - self.rows} of {counts.rows} rows; "
+                f"open a new window, or raise max_rows_per_window"
+            )
+        most = counts.rows * self.layout.weight
+        for table in range(len(self.layout.tables)):
+            cells = counts._flat(table)
+            if max(int(cells.max(initial=0)), -int(cells.min(initial=0))) > most:
+                raise PrivacyError("a cell counts more than its rows weigh; this is a bug")
+        self._broken = True
+        for table in range(len(self.layout.tables)):
+            flat = self._flat(table)
+            np.add(flat, counts._flat(table), out=flat, casting="same_kind")
+        self.rows += counts.rows
+        self._broken = False
+
     def _must_be_populating(self) -> None:
         if self.sealed:
             raise StateError("sealed count tables take no more counts; open a new window")

@@ -1,0 +1,76 @@
+"""A structured stream into a store, each of its batches once.
+
+Spark runs a batch again that it does not know to be done, with the same rows and the same
+number, also after a crash. The store knows a batch again by its key, made of the query's id
+(which lies in the checkpoint) and that number: the one that was observed already is not counted
+again. Keys leave with their hot rows, so a stream that stood still for longer than the hot
+window goes on from a fresh checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from pyramidion.errors import StateError
+from pyramidion.observations import Errors, checked_errors
+from pyramidion.spark.session import context_of
+from pyramidion.system import Pyramid
+
+if TYPE_CHECKING:
+    from pyramidion.client import Client
+
+PATIENCE = 600.0  # seconds that the first batch waits for the query to be known by its id
+
+
+def stream(
+    df: DataFrame,
+    into: Pyramid | Client,
+    name: str | None = None,
+    *,
+    checkpoint: str | Path,
+    errors: Errors = "refuse",
+    trigger: Mapping[str, Any] | None = None,
+) -> Any:
+    """Observe a streaming DataFrame, batch by batch; the query that does it, running.
+
+    ``into`` is a store, or a client of the service that has a stream of this ``name``. Each
+    batch passes through the driver's memory whole, so have the source limit them.
+    ``trigger`` is what Spark's own takes, such as ``{"availableNow": True}``.
+    """
+    checked_errors(errors)
+    context_of(df)
+    if not df.isStreaming:
+        raise StateError("this DataFrame is not a stream; use count_into() for a history")
+    query: list[Any] = []
+    known = Event()
+    observe = _observe(into, name)
+
+    def take(batch: DataFrame, number: int) -> None:
+        if not known.wait(PATIENCE):
+            raise StateError("the query never said its id; start it again")
+        rows = batch.toArrow()
+        if rows.num_rows:
+            observe(rows, key=f"spark {query[0].id} {number}", errors=errors)
+
+    writer = df.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    query.append(writer.start())
+    known.set()
+    return query[0]
+
+
+def _observe(into: Pyramid | Client, name: str | None) -> Callable[..., object]:
+    if isinstance(into, Pyramid):
+        if name is not None:
+            raise StateError("a store has one stream, which needs no name; give the store alone")
+        return into.observe
+    if name is None:
+        raise StateError("a service has many streams; say by name which one takes the rows")
+    return partial(into.observe, name)
