@@ -38,6 +38,7 @@ _vector = msgspec.json.Decoder(Vector).decode
     "POST",
     "/streams/{stream}/models/{model}/predictions",
     "predict",
+    often=True,
     takes=ASKED,
     gives=PREDICTIONS,
 )

@@ -72,8 +72,8 @@ def serve(
     config = uvicorn.Config(
         create_app(service),
         http=connections(service.limits),
+        loop="uvloop",
         ws="none",
-        h11_max_incomplete_event_size=service.limits.header_bytes,
         timeout_keep_alive=service.limits.idle_seconds,
         log_config=None,
         access_log=False,
