@@ -54,6 +54,7 @@ from pyramidion.schema import Label, Schema
 from pyramidion.settings import Settings
 
 Floats = NDArray[np.float64]
+Places = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]
 Mechanism = Literal["none", "laplace", "gaussian"]
 
 # Variance of the middle of h rows in units of one row's variance: the median (of
@@ -322,12 +323,20 @@ class Estimates:
         if bad:
             self._refuse_code(bad)
 
+    def places(self, rows: JsonRows) -> Places | None:
+        """Where a kernel finds what makes features of a row in JSON; None where it cannot.
+
+        Whoever calls one has these estimates and the ``rows`` as long as it runs.
+        """
+        if rows.sought is None:
+            return None
+        return rows.plans.places, rows.sought.places, self._one.places, rows.tables
+
     def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
         """The same for a row that a body is; what the kernel gives up on, the slow way."""
-        bad, sought = GIVEN_UP, rows.sought
-        if sought is not None:
-            places = rows.plans.places, sought.places, self._one.places
-            bad = row_kernels.estimate_json(*places, rows.tables, body, out)
+        bad, places = GIVEN_UP, self.places(rows)
+        if places is not None:
+            bad = row_kernels.estimate_json(*places, body, out)
         if bad == GIVEN_UP:
             self.one(rows.slowly(body), out)
         elif bad:

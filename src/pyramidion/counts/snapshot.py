@@ -6,7 +6,7 @@ how counts become probabilities, and the guarantee it carries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
@@ -180,6 +180,15 @@ class Snapshot:
         out = np.empty(self._width, dtype=np.float32)
         estimates.one_json(self._json, body if type(body) is bytes else bytes(body), out)
         return out
+
+    def through(self, kernel: Callable[..., Any], body: bytes, *more: Any) -> bool:
+        """Whether a kernel could go on from a row in JSON: it is given what makes its features.
+
+        What that is stays until it is done, should the snapshot expire meanwhile.
+        """
+        estimates = self._fresh()
+        places = estimates.places(self._json)
+        return places is not None and bool(kernel(*places, body, *more))
 
     def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
         out = np.empty(self._width, dtype=np.float32)

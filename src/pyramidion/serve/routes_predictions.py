@@ -74,15 +74,18 @@ def _one(call: Call, model: Model, body: bytes) -> list[float]:
     """The probabilities of one row, or of its features."""
     snapshot = call.pyramid.snapshot()
     features = _features(body) if b'"features"' in body else None
-    if features is None:
-        features = snapshot.vector_of_json(body)
-    elif len(features) != len(snapshot.names):
+    if features is not None and len(features) != len(snapshot.names):
         raise FormatError(
             f"this stream has {len(snapshot.names)} features; give one number for each, as "
             f"/features names them"
         )
-    vector = features
-    found: list[float] = _asked(model, lambda begun: begun.proba_one(vector, snapshot)).tolist()
+
+    def ask(begun: Model) -> NDArray[np.float64]:
+        if features is None:
+            return begun.proba_json(body, snapshot)
+        return begun.proba_one(features, snapshot)
+
+    found: list[float] = _asked(model, ask).tolist()
     return found
 
 
