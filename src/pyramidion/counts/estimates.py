@@ -48,13 +48,11 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Table
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
-from pyramidion.json_kernels import GIVEN_UP
 from pyramidion.json_rows import JsonRows
 from pyramidion.schema import Label, Schema
 from pyramidion.settings import Settings
 
 Floats = NDArray[np.float64]
-Places = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]
 Mechanism = Literal["none", "laplace", "gaussian"]
 
 # Variance of the middle of h rows in units of one row's variance: the median (of
@@ -321,26 +319,19 @@ class Estimates:
         """Write the features of one row, keys[table, 0], into out[column], raw ones too."""
         bad: int = estimate_kernels.estimate_one(self._one.places, keys, out)
         if bad:
-            self._refuse_code(bad)
+            self.refuse_code(bad)
 
-    def places(self, rows: JsonRows) -> Places | None:
-        """Where a kernel finds what makes features of a row in JSON; None where it cannot.
+    def one_json(self, rows: JsonRows) -> OneRow | None:
+        """What makes features of a row in JSON; None where only the slow way does."""
+        return None if rows.sought is None else OneRow(self, self._one, rows, rows.sought)
 
-        Whoever calls one has these estimates and the ``rows`` as long as it runs.
-        """
-        if rows.sought is None:
-            return None
-        return rows.plans.places, rows.sought.places, self._one.places, rows.tables
-
-    def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
-        """The same for a row that a body is; what the kernel gives up on, the slow way."""
-        bad, places = GIVEN_UP, self.places(rows)
-        if places is not None:
-            bad = row_kernels.estimate_json(*places, body, out)
-        if bad == GIVEN_UP:
-            self.one(rows.slowly(body), out)
-        elif bad:
-            self._refuse_code(bad)
+    def refuse_code(self, table: int) -> None:
+        """Raise what a kernel found: a dense table was asked for a code it lacks."""
+        spec = self._arena.layout.tables[table]
+        raise StateError(
+            f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
+            f"make keys with the snapshot's own schema"
+        )
 
     def features(
         self,
@@ -358,7 +349,7 @@ class Estimates:
             *self._kernel, keys, first, out, start
         )
         if bad:
-            self._refuse_code(bad)
+            self.refuse_code(bad)
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
@@ -366,15 +357,8 @@ class Estimates:
         if keys.dtype != np.uint64:
             raise StateError("keys are unsigned 64-bit integers; make them with the own door")
         if spec.kind == "dense" and keys.size and int(keys.max()) >= spec.width:
-            self._refuse_code(table)
+            self.refuse_code(table)
         return self._counts(table, keys) / self._unit
-
-    def _refuse_code(self, table: int) -> None:
-        spec = self._arena.layout.tables[table]
-        raise StateError(
-            f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
-            f"make keys with the snapshot's own schema"
-        )
 
     def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))
@@ -389,3 +373,23 @@ class Estimates:
             out,
         )
         return out
+
+
+class OneRow(Bundle):
+    """What a kernel needs for the features of a row in JSON: bundles in a bundle, all kept by it.
+
+    It holds addresses of this process, and is neither copied nor pickled.
+    """
+
+    def __init__(self, estimates: Estimates, one: Bundle, rows: JsonRows, sought: Bundle) -> None:
+        tables = np.array([rows.tables], dtype=np.int64)
+        super().__init__(rows.plans.places, sought.places, one.places, tables)
+        self._kept = estimates, one, rows, sought
+
+    def __reduce__(self) -> Any:
+        raise StateError("addresses are of one process; make it anew from the estimates")
+
+    def write(self, body: bytes, out: NDArray[np.float32]) -> int:
+        """Write the features; 0, or GIVEN_UP, or the table that lacks a code."""
+        bad: int = row_kernels.estimate_json(self.places, body, out)
+        return bad

@@ -93,7 +93,7 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
             """Answer what is not HTTP in the one shape of errors, behind what is answered."""
             cycle = self.cycle
             if cycle is not None and not cycle.response_complete:
-                if self.pipeline or cycle.response_started and cycle.more_body:
+                if self.pipeline or (cycle.response_started and cycle.more_body):
                     self.transport.abort()
                     return
                 if not cycle.more_body:

@@ -1,9 +1,8 @@
 """The way to routes that are asked so often that the way counts.
 
-FastAPI tries one route after the other, and looks for what a route depends on: a third of a
-millisecond, where a prediction takes a tenth of that. Here such a route is found by the shape of its
-path. It passes the same gate and the same handler; that it is there, and what it takes, FastAPI
-tells as of all others.
+FastAPI tries one route after the other and looks for what a route depends on, which takes longer
+than a prediction. Here such a route is found by the shape of its path. It passes the same gate and
+the same handler; that it is there, and what it takes, FastAPI tells as of all others.
 """
 
 from __future__ import annotations
