@@ -31,6 +31,9 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
     features: list[float]
 
 
+FIELD = b'"features"'
+"""The one field of a vector. To look for it in a whole row takes half as long as its features."""
+
 _vector = msgspec.json.Decoder(Vector).decode
 
 
@@ -73,7 +76,7 @@ def _told(model: Model) -> dict[str, Any]:
 def _one(call: Call, model: Model, body: bytes) -> list[float]:
     """The probabilities of one row, or of its features."""
     snapshot = call.pyramid.snapshot()
-    features = _features(body) if b'"features"' in body else None
+    features = _features(body) if body[1:].lstrip().startswith(FIELD) else None
     if features is not None and len(features) != len(snapshot.names):
         raise FormatError(
             f"this stream has {len(snapshot.names)} features; give one number for each, as "
