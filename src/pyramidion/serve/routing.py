@@ -68,6 +68,8 @@ class Call:
 
     def query(self, name: str, default: str | None = None) -> str | None:
         """A parameter of the query."""
+        if not self.request.scope["query_string"]:
+            return default
         return self.request.query_params.get(name, default)
 
 
