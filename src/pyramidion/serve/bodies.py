@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -70,8 +70,11 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
-Wanted = Callable[[], tuple[Schema, Sequence[str]]]
-"""What rows of a stream are to have: some columns of its schema. Text says no types."""
+class Wanted(NamedTuple):
+    """What rows of a stream are to have: some columns of its schema. Text says no types."""
+
+    schema: Schema
+    columns: Sequence[str]
 
 
 def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[Any, int]:
@@ -80,7 +83,7 @@ def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[A
         table = table_from(body, limits)
         return table, table.num_rows
     if kind == CSV:
-        table = rows_in_csv(body, *wanted(), limits)
+        table = rows_in_csv(body, *wanted, limits)
         return table, table.num_rows
     told = json_from(body, kind, (JSON, ARROW, CSV))
     rows = told if isinstance(told, list) else [told]

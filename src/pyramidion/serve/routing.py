@@ -108,13 +108,13 @@ async def rows_of(call: Call, wanted: Wanted) -> Rows:
 def observed(call: Call) -> Wanted:
     """What rows that are observed have: all columns."""
     schema = call.pyramid.schema
-    return lambda: (schema, schema.columns)
+    return Wanted(schema, schema.columns)
 
 
 def asked_for(call: Call) -> Wanted:
     """What rows that are asked for have: the features."""
     schema = call.pyramid.schema
-    return lambda: (schema, schema.feature_names)
+    return Wanted(schema, schema.feature_names)
 
 
 async def read_by(call: Call, what: str) -> None:
