@@ -1,7 +1,8 @@
 """A service that times its own predictions: what is not network and framework.
 
 Started by the benchmark of the service instead of `pyramidion serve`; writes medians in
-microseconds, of rows ("0") and vectors ("1"), to the file that TIMES names, once a second.
+microseconds, of rows ("0") and vectors ("1"), to the file that TIMES names, once a second: what
+unmarshalling took, which a row has none of by itself, and what predicting took.
 """
 
 from __future__ import annotations
@@ -16,28 +17,36 @@ from pathlib import Path
 from typing import Any
 
 from pyramidion.cli import run as run_program
-from pyramidion.counts.snapshot import Snapshot
 from pyramidion.serve import routes_predictions
 
 TIMES = "PYRAMIDION_BENCH_TIMES"
 
-_read: list[list[float]] = [[], []]
+_read: list[list[float]] = [[0.0], []]
 _said: list[list[float]] = [[], []]
 _kind = [0]
 
 
-def _timed(function: Callable[..., Any], kind: int | None) -> Callable[..., Any]:
-    """A function that keeps how long it took; reading says of which kind a request is."""
+def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Unmarshalling that keeps how long it took, and that this is a vector."""
 
     def timed(*given: Any) -> Any:
         start = time.perf_counter()
         found = function(*given)
-        took = (time.perf_counter() - start) * 1e6
-        if kind is None:
-            _said[_kind[0]].append(took)
-        else:
-            _kind[0] = kind
-            _read[kind].append(took)
+        _read[1].append((time.perf_counter() - start) * 1e6)
+        _kind[0] = 1
+        return found
+
+    return timed
+
+
+def _saying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Predicting that keeps how long it took."""
+
+    def timed(*given: Any) -> Any:
+        start = time.perf_counter()
+        found = function(*given)
+        _said[_kind[0]].append((time.perf_counter() - start) * 1e6)
+        _kind[0] = 0
         return found
 
     return timed
@@ -57,8 +66,7 @@ def _median(took: list[float]) -> float:
 
 def run() -> None:
     """Serve."""
-    vars(routes_predictions)["_features"] = _timed(routes_predictions._features, 1)
-    vars(routes_predictions)["_asked"] = _timed(routes_predictions._asked, None)
-    Snapshot.vector_of_json = _timed(Snapshot.vector_of_json, 0)  # type: ignore[method-assign]
+    vars(routes_predictions)["_features"] = _reading(routes_predictions._features)
+    vars(routes_predictions)["_asked"] = _saying(routes_predictions._asked)
     threading.Thread(target=_tell, args=(Path(os.environ[TIMES]),), daemon=True).start()
     run_program()

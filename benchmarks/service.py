@@ -219,13 +219,14 @@ def breakdown() -> None:
         inside = json.loads((served.folder / "times").read_text())
     finally:
         served.close()
-    for kind, reading in ((0, "from JSON to features"), (1, "unmarshal")):
+    for kind, saying in ((0, "from JSON to probabilities"), (1, "predict")):
         total = float(np.median(took[kind])) * 1e6
         read, said = inside[str(kind)]
+        unmarshal = f"unmarshal {read:.0f} µs ({read / total:.1%}), " if kind else ""
         print(
-            f"       {('a row', 'a vector')[kind]:<9}{reading} {read:.0f} µs ({read / total:.1%}), "
-            f"predict {said:.0f} µs ({said / total:.1%}), network and framework "
-            f"{total - read - said:.0f} µs ({1 - (read + said) / total:.1%}), in all {total:.0f} µs"
+            f"       {('a row', 'a vector')[kind]:<9}{unmarshal}{saying} {said:.0f} µs "
+            f"({said / total:.1%}), network and framework {total - read - said:.0f} µs "
+            f"({1 - (read + said) / total:.1%}), in all {total:.0f} µs"
         )
 
 

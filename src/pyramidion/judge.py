@@ -7,6 +7,7 @@ breaks, never the value.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,9 @@ TOO_FAR = "is a time too far away; send timestamps, or seconds (not milliseconds
 _SHOWN = 5  # reasons with a row number each, in one message
 _MOST_SECONDS = 9.0e12  # about 285,000 years: within 64 bits of microseconds
 _MOST_MICROSECONDS = 9 * 10**18
-_PLAIN = (str, int, float, bool, bytes)
+_NOTHING = {type(None)}
+_PLAIN = {str, int, float, bool, bytes}
+_REALS = {int, float, type(None)}
 
 
 class Judge:
@@ -105,7 +108,8 @@ def values(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Column:
 
 def in_one_type(raw: list[object]) -> pa.Array | None:
     """An Arrow array of values that are all of one plain type, or None."""
-    if {type(value) for value in raw} - {type(None)} not in [{kind} for kind in _PLAIN]:
+    kinds = set(map(type, raw)) - _NOTHING
+    if len(kinds) != 1 or not kinds <= _PLAIN:
         return None
     try:
         return pa.array(raw)
@@ -170,7 +174,10 @@ def _person(value: object) -> bytes | None:
 def numbers(name: str, raw: Raw, judge: Judge) -> Any:
     """A column of numbers: integers, floats, booleans or decimals; floats must be finite."""
     if isinstance(raw, list):
-        return pa.array(_each(name, raw, judge, _real_or_missing, None), pa.float64())
+        made = _reals(raw)
+        if made is None:
+            made = _each(name, raw, judge, _real_or_missing, None)
+        return pa.array(made, pa.float64())
     raw = plain(raw)
     if pa.types.is_boolean(raw.type):
         return raw.cast(pa.uint8())
@@ -184,6 +191,17 @@ def numbers(name: str, raw: Raw, judge: Judge) -> Any:
     if pa.types.is_integer(raw.type):
         return raw
     raise _wrong_type(name, raw.type, "numbers")
+
+
+def _reals(raw: list[object]) -> list[float | None] | None:
+    """Plain numbers as doubles, where they all are such; None where they must be looked at."""
+    if not set(map(type, raw)) <= _REALS:
+        return None
+    try:
+        made: list[float | None] = [None if value is None else float(value) for value in raw]  # type: ignore[arg-type]
+    except OverflowError:
+        return None
+    return made if math.isfinite(sum(filter(None, made))) else None
 
 
 def _real_or_missing(value: object) -> float | None:

@@ -93,7 +93,7 @@ class Schema:
         """How many joint classes the labels have: cells in one row of a table."""
         return math.prod(label.cardinality for label in self.labels)
 
-    @property
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The features' names, in order."""
         return tuple(feature.name for feature in self.features)
@@ -108,7 +108,7 @@ class Schema:
         """The tables' names: their features joined by commas."""
         return tuple(map(",".join, self.tables))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column an observation must have, each once."""
         labels = (label.name for label in self.labels)

@@ -70,8 +70,8 @@ def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
     """The tables of the sealed windows that had ended by a moment; sums of what is paid for."""
     if store.stream is not None:
         raise StateError(
-            "a shard keeps windows of its own alone, and the past of a stream is that of all; count "
-            "the history into a store that is no shard"
+            "a shard keeps windows of its own alone, and the past of a stream is that of all; "
+            "count the history into a store that is no shard"
         )
     query = "SELECT number, start, stop FROM windows WHERE state = 'sealed'"
     sealed = {row["number"]: row for row in store.catalogue.all(query)}

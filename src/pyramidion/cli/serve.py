@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 PORT = 8780
-SERVED = ["fastapi", "uvicorn", "msgspec", "prometheus_client", "jinja2", "plotly"]
+SERVED = [
+    *("fastapi", "uvicorn", "httptools", "uvloop"),
+    *("msgspec", "prometheus_client", "jinja2", "plotly"),
+]
 """Packages that a service needs."""
 ROLES = ("observe", "train", "predict", "admin", "custodian-request")
 """As `pyramidion.serve.access` has them, which is not loaded to show the help."""
@@ -132,6 +135,7 @@ def serve(arguments: argparse.Namespace) -> None:
     refuse_missing("the service", SERVED, "serve")
     from pyramidion.listening import Certificate, bound
     from pyramidion.serve.logs import logged
+    from pyramidion.serve.server import collecting
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
 
@@ -142,6 +146,7 @@ def serve(arguments: argparse.Namespace) -> None:
     ours_to_interrupt()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until it serves
     with (
+        collecting(),
         logged(),
         bound(arguments.host, arguments.port) as listening,
         Service(

@@ -48,7 +48,6 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Table
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
-from pyramidion.json_kernels import GIVEN_UP
 from pyramidion.json_rows import JsonRows
 from pyramidion.schema import Label, Schema
 from pyramidion.settings import Settings
@@ -347,18 +346,19 @@ class Estimates:
         """Write the features of one row, keys[table, 0], into out[column], raw ones too."""
         bad: int = estimate_kernels.estimate_one(self._one.places, keys, out)
         if bad:
-            self._refuse_code(bad)
+            self.refuse_code(bad)
 
-    def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
-        """The same for a row that a body is; what the kernel gives up on, the slow way."""
-        bad, sought = GIVEN_UP, rows.sought
-        if sought is not None:
-            places = rows.plans.places, sought.places, self._one.places
-            bad = row_kernels.estimate_json(*places, rows.tables, body, out)
-        if bad == GIVEN_UP:
-            self.one(rows.slowly(body), out)
-        elif bad:
-            self._refuse_code(bad)
+    def one_json(self, rows: JsonRows) -> OneRow | None:
+        """What makes features of a row in JSON; None where only the slow way does."""
+        return None if rows.sought is None else OneRow(self, self._one, rows, rows.sought)
+
+    def refuse_code(self, table: int) -> None:
+        """Raise what a kernel found: a dense table was asked for a code it lacks."""
+        spec = self._arena.layout.tables[table]
+        raise StateError(
+            f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
+            f"make keys with the snapshot's own schema"
+        )
 
     def features(
         self,
@@ -376,7 +376,7 @@ class Estimates:
             *self._kernel, keys, first, out, start
         )
         if bad:
-            self._refuse_code(bad)
+            self.refuse_code(bad)
 
     def counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         """Estimated counts per class column of some keys of one table (0 is the prior's)."""
@@ -384,15 +384,8 @@ class Estimates:
         if keys.dtype != np.uint64:
             raise StateError("keys are unsigned 64-bit integers; make them with the own door")
         if spec.kind == "dense" and keys.size and int(keys.max()) >= spec.width:
-            self._refuse_code(table)
+            self.refuse_code(table)
         return self._counts(table, keys) / self._unit
-
-    def _refuse_code(self, table: int) -> None:
-        spec = self._arena.layout.tables[table]
-        raise StateError(
-            f"count table {spec.name!r} has {spec.width} codes and was asked for one beyond; "
-            f"make keys with the snapshot's own schema"
-        )
 
     def _counts(self, table: int, keys: NDArray[np.uint64]) -> Floats:
         out = np.empty((keys.size, self.prior.size))
@@ -407,3 +400,23 @@ class Estimates:
             out,
         )
         return out
+
+
+class OneRow(Bundle):
+    """What a kernel needs for the features of a row in JSON: bundles in a bundle, all kept by it.
+
+    It holds addresses of this process, and is neither copied nor pickled.
+    """
+
+    def __init__(self, estimates: Estimates, one: Bundle, rows: JsonRows, sought: Bundle) -> None:
+        tables = np.array([rows.tables], dtype=np.int64)
+        super().__init__(rows.plans.places, sought.places, one.places, tables)
+        self._kept = estimates, one, rows, sought
+
+    def __reduce__(self) -> Any:
+        raise StateError("addresses are of one process; make it anew from the estimates")
+
+    def write(self, body: bytes, out: NDArray[np.float32]) -> int:
+        """Write the features; 0, or GIVEN_UP, or the table that lacks a code."""
+        bad: int = row_kernels.estimate_json(self.places, body, out)
+        return bad

@@ -76,9 +76,8 @@ class FarEstimates(Estimates):
             self._near.fill(0, cells)
             super().one(keys, out)
 
-    def one_json(self, rows: JsonRows, body: bytes, out: NDArray[np.float32]) -> None:
-        """The same for a row that a body is."""
-        self.one(rows.slowly(body), out)
+    def one_json(self, rows: JsonRows) -> None:
+        """Nothing makes features of a row in JSON at once: its cells are read first."""
 
     def features(
         self,
@@ -100,7 +99,7 @@ class FarEstimates(Estimates):
         """For each row the cells of its keys, in tables from ``first`` on (0: after the prior)."""
         tables, buckets, bad = self._near.buckets(keys, first)
         if bad:
-            self._refuse_code(bad)
+            self.refuse_code(bad)
         rows = keys.shape[1]
         if not rows:
             return []

@@ -13,14 +13,20 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.counts.estimate_kernels import estimate_one
 from pyramidion.json_kernels import GIVEN_UP, encode_json
 
+# What is found in the bundle of a row: bundles, that of an encoder, of names, and of estimates; and
+# how many tables there are.
+ROW_PLANS, ROW_SOUGHT, ROW_ESTIMATES, ROW_TABLES = range(4)
+
 
 @njit(cache=True)
-def estimate_json(plans: Any, sought: Any, estimates: Any, tables: Any, row: Any, out: Any) -> Any:
+def estimate_json(places: Any, row: Any, out: Any) -> Any:
     """`encode_json` and `estimate_one`: what the latter returns, or that the former gave up."""
-    keys = np.empty((tables, 1), dtype=np.uint64)
+    plans, sought = matrix(places, ROW_PLANS, np.int64), matrix(places, ROW_SOUGHT, np.int64)
+    keys = np.empty((vector(places, ROW_TABLES, np.int64)[0], 1), dtype=np.uint64)
     if not encode_json(plans, sought, row, keys):
         return GIVEN_UP
-    return estimate_one(estimates, keys, out)
+    return estimate_one(matrix(places, ROW_ESTIMATES, np.int64), keys, out)

@@ -6,7 +6,7 @@ how counts become probabilities, and the guarantee it carries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
@@ -25,6 +25,7 @@ from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.hashing import Keys
+from pyramidion.json_kernels import GIVEN_UP
 from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door, Observations, Rows
 
@@ -98,6 +99,7 @@ class Snapshot:
             self.estimates = Estimates(*given, studied=studied)
         else:
             self.estimates = FarEstimates(*given, studied=studied, fetch=fetch)
+        self._row = self.estimates.one_json(self._json)
         self.expires = expires
         """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
         self._deadline = deadline
@@ -109,6 +111,7 @@ class Snapshot:
         vars(self).pop("_arena", None)
         vars(self).pop("_source", None)
         vars(self).pop("estimates", None)
+        self._row = None
 
     @property
     def expired(self) -> bool:
@@ -185,10 +188,31 @@ class Snapshot:
 
     def vector_of_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
         """The same as a bare array, for who has them for a moment: it takes half the time."""
-        estimates = self._fresh()
-        out = np.empty(self._width, dtype=np.float32)
-        estimates.one_json(self._json, body if type(body) is bytes else bytes(body), out)
+        estimates, row = self._fresh(), self._row
+        out, told = np.empty(self._width, dtype=np.float32), bytes(body)
+        bad = GIVEN_UP if row is None else row.write(told, out)
+        if bad == GIVEN_UP:
+            estimates.one(self._json.slowly(told), out)
+        elif bad:
+            estimates.refuse_code(bad)
         return out
+
+    def through(self, kernel: Callable[..., Any], body: bytes, *more: Any) -> bool:
+        """Whether a kernel could go on from a row in JSON: it is given what makes its features.
+
+        What that is stays until it is done, should the snapshot expire meanwhile.
+        """
+        self._fresh()
+        row = self._row
+        return row is not None and bool(kernel(row.places, body, *more))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_row": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "estimates" in state:
+            self._row = self.estimates.one_json(self._json)
 
     def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
         out = np.empty(self._width, dtype=np.float32)
@@ -253,5 +277,6 @@ class Snapshot:
         raw = copy(self)
         raw._arena = raw._source = self._arena.without(batches, threads)
         raw.estimates = estimates.on(raw._arena)
+        raw._row = raw.estimates.one_json(raw._json)
         raw.guarantee = self.guarantee.raw()
         return raw

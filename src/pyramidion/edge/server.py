@@ -20,6 +20,8 @@ def serve(
     """Answer until a signal says stop; then let go of everything."""
     config = uvicorn.Config(
         create_app(copies, callers),
+        http="h11",  # which bounds headers
+        loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from pyramidion import __version__
 from pyramidion.serve import (
@@ -27,6 +28,7 @@ from pyramidion.serve.page import POLICY, page
 from pyramidion.serve.refusals import told_as
 from pyramidion.serve.routing import refuse_unguarded
 from pyramidion.serve.service import Service
+from pyramidion.serve.shortcuts import Shortcuts
 from pyramidion.signed import key_text
 
 ALL = (
@@ -41,15 +43,27 @@ ALL = (
 )
 
 
+class App(FastAPI):
+    """FastAPI, and a shorter way past it to what is asked most."""
+
+    shortcuts: Shortcuts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        short = self.shortcuts.of(scope)
+        await (super().__call__ if short is None else short)(scope, receive, send)
+
+
 def create_app(service: Service) -> FastAPI:
     """An app that answers for a service; who made the service closes it."""
-    app = FastAPI(
+    app = App(
         title="Pyramidion",
         version=__version__,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
     )
+    app.shortcuts = Shortcuts(service, (route for routes in ALL for route in routes.all))
     documented(app)
     app.add_exception_handler(HTTPException, _unrouted)
     app.add_middleware(Gate, service=service)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,11 +16,13 @@ from pyramidion.schema import Schema
 from pyramidion.serve.arrow_bodies import table_from
 from pyramidion.serve.csv_bodies import CSV, rows_in_csv
 from pyramidion.serve.limits import Limits
+from pyramidion.serve.patience import within
 from pyramidion.serve.refusals import SlowError, UnsupportedError
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 LINES = "application/x-ndjson"
+TOLD = JSON.encode()
 DIGITS = 18
 """Of a length; more are not even counted."""
 
@@ -39,8 +40,7 @@ async def body_of(request: Request, limits: Limits, most: int | None = None) -> 
     if length.isdecimal() and (len(length) > DIGITS or int(length) > most):
         raise _too_large(most)
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            return await _read(request, most)
+        return await within(limits.body_seconds, _read(request, most))
     except TimeoutError:
         raise SlowError("the body took too long to come; send it again, faster") from None
     except ClientDisconnect:
@@ -48,8 +48,12 @@ async def body_of(request: Request, limits: Limits, most: int | None = None) -> 
 
 
 async def _read(request: Request, most: int) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size > most:
             raise _too_large(most)
@@ -130,7 +134,15 @@ def wants_arrow(request: Request) -> bool:
 
 def answer(told: Mapping[str, Any] | list[Any], status: int = 200) -> Response:
     """Plain values as JSON."""
-    return Response(_encode(told), status, media_type=JSON)
+    return Told(_encode(told), status)
+
+
+class Told(Response):
+    """JSON, without what an answer is asked for in general: most answers are such."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.body, self.status_code, self.background = body, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", TOLD)]
 
 
 def arrow(table: pa.Table) -> Response:

@@ -1,32 +1,42 @@
 """Connections that cannot be held for ever by who sends nothing, little, or does not read.
 
 uvicorn bounds how long a connection rests between requests, but not how long a request's header
-takes, nor an answer that nobody reads. Here each has its time, and connections their number.
+takes or how large it is, nor an answer that nobody reads. Here each has its bound, and connections
+their number. What could be read in two ways is not read: a request has one host, and fields that
+come behind a body are none of its header.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.refusals import JSON, shaped
 
 UNREAD = shaped({"code": "RequestError", "message": "this is not HTTP as it is read here; see it"})
+HEADERS = (
+    f"content-type: {JSON}\r\ncontent-length: {len(UNREAD)}\r\nx-content-type-options: nosniff\r\n"
+    "cache-control: no-store\r\nconnection: close\r\n\r\n"
+)
 
 
-def connections(limits: Limits) -> type[H11Protocol]:
+def connections(limits: Limits) -> type[HttpToolsProtocol]:
     """The kind of connections that keep to some limits."""
 
-    class Connection(H11Protocol):
+    class Connection(HttpToolsProtocol):
         """One connection."""
 
         _looking: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
         _since = 0.0
         """When it began to wait for a request, or what is left of one."""
+        _pending = 0
+        """Bytes that came since a header, a part of a body or its end was whole."""
+        _in_body = False
+        _garbled = False
+        """Whether what came behind a whole request is not HTTP; told once that is answered."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             """Begin to wait for the first request, where there is room."""
@@ -45,10 +55,66 @@ def connections(limits: Limits) -> type[H11Protocol]:
                 if timer is not None:
                     timer.cancel()
 
+        # --- what comes in -----------------------------------------------------------------
+
+        def data_received(self, data: bytes) -> None:
+            """Read on, unless nothing came of all that was read."""
+            if self._garbled or self.parser is None:
+                return
+            self._pending += len(data)
+            super().data_received(data)
+            if self._pending > limits.header_bytes and not self.transport.is_closing():
+                self.send_400_response("")
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            """Take a field of the header."""
+            if not self._in_body:
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            """Begin to answer."""
+            hosts = [value for name, value in self.headers if name == b"host"]
+            if len(hosts) > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+                raise ValueError  # told as what is not HTTP
+            self._pending, self._in_body = 0, True
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            """Take a part of the body."""
+            self._pending = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            """Take the end of the body."""
+            self._pending, self._in_body = 0, False
+            super().on_message_complete()
+
+        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's words
+            """Answer what is not HTTP in the one shape of errors, behind what is answered."""
+            cycle = self.cycle
+            if cycle is not None and not cycle.response_complete:
+                if self.pipeline or (cycle.response_started and cycle.more_body):
+                    self.transport.abort()
+                    return
+                if not cycle.more_body:
+                    self._garbled = True
+                    return
+                cycle.disconnected = True
+                cycle.message_event.set()
+            self._tell_unread()
+
+        def _tell_unread(self) -> None:
+            self.transport.write(STATUS_LINE[400] + HEADERS.encode() + UNREAD)
+            self.transport.close()
+
+        # --- time --------------------------------------------------------------------------
+
         def on_response_complete(self) -> None:
             """Begin to wait for the next request."""
             self._since = self.loop.time() + self.timeout_keep_alive
             super().on_response_complete()
+            if self._garbled and not self.transport.is_closing():
+                self._tell_unread()
 
         def _look_later(self, seconds: float) -> None:
             self._looking = self.loop.call_later(max(seconds, 0.01), self._look)
@@ -76,25 +142,5 @@ def connections(limits: Limits) -> type[H11Protocol]:
             if self._unread is not None:
                 self._unread.cancel()
                 self._unread = None
-
-        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's words
-            """Answer what is not HTTP in the one shape of errors, where nothing is answered yet."""
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
-            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-                self.transport.abort()
-                return
-            headers = [
-                ("content-type", JSON),
-                ("content-length", str(len(UNREAD))),
-                ("x-content-type-options", "nosniff"),
-                ("cache-control", "no-store"),
-                ("connection", "close"),
-            ]
-            answer = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-            for event in (answer, h11.Data(data=UNREAD), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
 
     return Connection

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyramidion.errors import PyramidionError
@@ -24,7 +23,10 @@ CALLER = "pyramidion.caller"
 """Where in a request's scope the id of the caller's token stands, once it is known."""
 PLACE = "pyramidion.place"
 """Where in a request's scope it stands which place it has taken, to be given back at its end."""
-YEAR = 365 * 86_400
+ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+"""Headers of all answers that do not say otherwise,"""
+SECURE = (b"strict-transport-security", b"max-age=%d" % (365 * 86_400))
+"""and of those under TLS."""
 
 
 class Gate:
@@ -40,13 +42,14 @@ class Gate:
             await self._app(scope, receive, send)
             return
         passage = Passage(self._service, scope, receive, send)
-        with self._service.metrics.in_flight.track_inprogress():
-            try:
-                await self._answer(scope, passage)
-            except Exception as problem:
-                await passage.break_off(problem)
-            finally:
-                passage.done()
+        self._service.metrics.in_flight += 1
+        try:
+            await self._answer(scope, passage)
+        except Exception as problem:
+            await passage.break_off(problem)
+        finally:
+            self._service.metrics.in_flight -= 1
+            passage.done()
 
     async def _answer(self, scope: Scope, passage: Passage) -> None:
         problem = too_long(scope, self._service.limits)
@@ -100,11 +103,11 @@ class Passage:
         await self._send(message)
 
     def _add_headers(self, message: Message) -> None:
-        headers = MutableHeaders(scope=message)
-        headers.setdefault("X-Content-Type-Options", "nosniff")
-        headers.setdefault("Cache-Control", "no-store")
-        if self._scope["scheme"] == "https":
-            headers.setdefault("Strict-Transport-Security", f"max-age={YEAR}")
+        headers = message["headers"] = list(message.get("headers", ()))
+        there = {name for name, _ in headers}
+        headers += [each for each in ALWAYS if each[0] not in there]
+        if self._scope["scheme"] == "https" and SECURE[0] not in there:
+            headers.append(SECURE)
 
     async def break_off(self, problem: Exception) -> None:
         """After an error: say so, or where the answer has begun, leave it seen to have no end."""

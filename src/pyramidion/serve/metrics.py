@@ -58,11 +58,15 @@ class Metrics:
             buckets=FAST,
             registry=self.registry,
         )
-        self.in_flight = Gauge(
+        self._children: dict[tuple[str, str, int], Histogram] = {}
+        """What `_seconds` has for routes, methods and statuses, past its locks."""
+        self.in_flight = 0
+        in_flight = Gauge(
             "pyramidion_requests_in_flight",
             "requests that are being answered",
             registry=self.registry,
         )
+        in_flight.set_function(lambda: self.in_flight)
         self._turned_away = Counter(
             "pyramidion_turned_away",
             "requests refused with 429",
@@ -86,7 +90,11 @@ class Metrics:
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered, or its caller left."""
-        self._seconds.labels(route, method, f"{status // 100}xx").observe(seconds)
+        about = route, method, status // 100
+        found = self._children.get(about)
+        if found is None:
+            found = self._children[about] = self._seconds.labels(route, method, f"{about[2]}xx")
+        found.observe(seconds)
 
     def turned_away(self, reason: str) -> None:
         """A request was refused because there were too many."""

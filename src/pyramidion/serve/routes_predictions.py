@@ -31,6 +31,9 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
     features: list[float]
 
 
+FIELD = b'"features"'
+"""The one field of a vector. To look for it in a whole row takes half as long as its features."""
+
 _vector = msgspec.json.Decoder(Vector).decode
 
 
@@ -38,6 +41,7 @@ _vector = msgspec.json.Decoder(Vector).decode
     "POST",
     "/streams/{stream}/models/{model}/predictions",
     "predict",
+    often=True,
     takes=ASKED,
     gives=PREDICTIONS,
 )
@@ -72,16 +76,19 @@ def _told(model: Model) -> dict[str, Any]:
 def _one(call: Call, model: Model, body: bytes) -> list[float]:
     """The probabilities of one row, or of its features."""
     snapshot = call.pyramid.snapshot()
-    features = _features(body) if b'"features"' in body else None
-    if features is None:
-        features = snapshot.vector_of_json(body)
-    elif len(features) != len(snapshot.names):
+    features = _features(body) if body[1:].lstrip().startswith(FIELD) else None
+    if features is not None and len(features) != len(snapshot.names):
         raise FormatError(
             f"this stream has {len(snapshot.names)} features; give one number for each, as "
             f"/features names them"
         )
-    vector = features
-    found: list[float] = _asked(model, lambda begun: begun.proba_one(vector, snapshot)).tolist()
+
+    def ask(begun: Model) -> NDArray[np.float64]:
+        if features is None:
+            return begun.proba_json(body, snapshot)
+        return begun.proba_one(features, snapshot)
+
+    found: list[float] = _asked(model, ask).tolist()
     return found
 
 

@@ -49,6 +49,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
     "POST",
     "/streams/{stream}/observations",
     "observe",
+    often=True,
     takes=ROWS,
     gives=json_of(named("Receipt")),
     asks=(

@@ -68,6 +68,8 @@ class Call:
 
     def query(self, name: str, default: str | None = None) -> str | None:
         """A parameter of the query."""
+        if not self.request.scope["query_string"]:
+            return default
         return self.request.query_params.get(name, default)
 
 
@@ -131,6 +133,8 @@ class Route:
     """One of them is needed; none: any token that is known."""
     endpoint: Endpoint
     about: dict[str, Any]
+    often: bool = False
+    """Whether it is asked so often that the way to it counts, see `pyramidion.serve.shortcuts`."""
 
 
 class Routes:
@@ -140,12 +144,12 @@ class Routes:
         self.all: list[Route] = []
 
     def add(
-        self, method: str, path: str, *roles: Role, **about: Any
+        self, method: str, path: str, *roles: Role, often: bool = False, **about: Any
     ) -> Callable[[Endpoint], Endpoint]:
         """Add a route under ``/v1``; ``about`` says what it asks, takes and gives."""
 
         def added(endpoint: Endpoint) -> Endpoint:
-            self.all.append(Route(method, path, frozenset(roles), endpoint, about))
+            self.all.append(Route(method, path, frozenset(roles), endpoint, about, often))
             return endpoint
 
         return added
@@ -155,7 +159,7 @@ class Routes:
         for route in self.all:
             app.add_api_route(
                 prefix + route.path,
-                _handler(route, service),
+                handler(route, service),
                 methods=[route.method],
                 name=route.endpoint.__name__,
                 summary=(route.endpoint.__doc__ or "").partition("\n")[0],
@@ -165,7 +169,8 @@ class Routes:
             )
 
 
-def _handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+def handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+    """What answers a route's requests, whatever becomes of them."""
     kind = "observations" if route.roles == {"observe"} else "requests"
 
     async def handle(request: Request) -> Response:

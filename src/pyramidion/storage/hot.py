@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
@@ -198,7 +198,7 @@ class Fresh:
     @property
     def receipt(self) -> Receipt:
         """What became of all of its rows."""
-        return Receipt(*(sum(each) for each in zip(*map(astuple, self._each), strict=True)))
+        return Receipt(*(sum(each) for each in zip(*map(_numbers, self._each), strict=True)))
 
     @property
     def _each(self) -> list[Receipt]:
@@ -208,7 +208,7 @@ class Fresh:
         """As it is kept."""
         bits = b"" if self.counted is None else np.packbits(self.counted).tobytes()
         place = self.number, self.appended.start(), self.appended.written.result()
-        keyed = [astuple(receipt) for key, receipt in self.receipts if key is not None]
+        keyed = [_numbers(receipt) for key, receipt in self.receipts if key is not None]
         several = keyed if len(self.receipts) > 1 else []
         receipts = np.array(several, dtype=_PACKED).tobytes()
         return Stored(*place, self.receipt, self.parts, bits, receipts=receipts)
@@ -516,6 +516,11 @@ class HotWindow:
 
 def _file(key: DataKey) -> str:
     return f"{key.id:016x}.rows"
+
+
+def _numbers(receipt: Receipt) -> tuple[int, ...]:
+    """In their order; `dataclasses.astuple` copies each, and a commit may have a thousand."""
+    return tuple(vars(receipt).values())
 
 
 def _number(batch: Stored) -> int:

@@ -126,8 +126,8 @@ class Listening:
         config = uvicorn.Config(
             guarded.app,
             http=connections(limits),
+            loop="uvloop",
             ws="none",
-            h11_max_incomplete_event_size=limits.header_bytes,
             timeout_keep_alive=limits.idle_seconds,
             log_config=None,
             access_log=False,
