@@ -40,6 +40,8 @@ class DataSet:
     fingerprint: str
     """Tells two data sets apart: parameters of a generator, or sizes and times of files."""
     truth: Callable[[int, int], NDArray[np.float64]] | None = None
+    made_for: str = ""
+    """The one experiment that it is for; empty: for all that can have any rows."""
 
     @property
     def label(self) -> str:
