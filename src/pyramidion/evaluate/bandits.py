@@ -86,6 +86,8 @@ class Bandit(DataSet):
     """What could have been shown in the contexts of rows."""
     judged: Callable[[pa.Table], pa.Table] = field(default=lambda rows: rows, kw_only=True)
     """Of a day's rows those on which policies are judged."""
+    world: World | None = None
+    """The truth, where it is known."""
 
     @property
     def weight(self) -> str:
@@ -186,7 +188,7 @@ SCHEMA = Schema(
 """An article's fit to a context is what the groups count."""
 
 
-def generate(rows: int, *, seed: int = 0) -> Bandit:
+def generate(rows: int, *, seed: int = 1) -> Bandit:
     """A week of so many rows a day."""
     world = World(seed)
     day = lru_cache(maxsize=2)(lambda number: world.logged(rows, number))
@@ -209,6 +211,7 @@ def generate(rows: int, *, seed: int = 0) -> Bandit:
         p_min=P_MIN,
         about=["article"],
         choices=every_article,
+        world=world,
     )
 
 

@@ -42,7 +42,7 @@ HOUR, DAY = 3_600, 86_400
 PART = 4_096
 """Contexts whose choices are written or featurized at a time."""
 
-RAW = {"learning_rate": 0.1, "bit_precision": 22, "cb_type": "mtr"}
+RAW = {"learning_rate": 0.05, "bit_precision": 22, "cb_type": "mtr"}
 COUNTS = {"passes": 3, "learning_rate": 0.1}
 
 
@@ -214,7 +214,7 @@ def _made(bandit: Bandit, epsilon: float) -> Iterator[tuple[Pyramid, Clock]]:
         hot_step="1h",
         max_rows_per_window=longest,
         columns=("log-odds",),
-        shares=dict.fromkeys(bandit.schema.feature_names, LITTLE),
+        shares=shares(bandit),
         weights="equal",
         buckets=16_384,
         rows=1,
@@ -227,7 +227,24 @@ def _made(bandit: Bandit, epsilon: float) -> Iterator[tuple[Pyramid, Clock]]:
             yield store, clock
 
 
-LITTLE = 0.05
-"""What a feature alone gets of the budget, beside 1 for a group: its counts are large."""
+def shares(bandit: Bandit) -> dict[str, float]:
+    """Shares of the budget by how many values a table has, which is public.
+
+    Counts are the smaller the more values share them, so such tables get more. What tells of the
+    context alone is the same for all choices: it gets a fifth of that.
+    """
+    sizes = {f.name: getattr(f, "codes", None) or OPEN for f in bandit.schema.features}
+    tables = [(name,) for name in sizes] + [tuple(group) for group in bandit.schema.groups]
+    return {
+        ",".join(table): math.prod(sizes[name] for name in table) ** POWER
+        * (1 if set(table) & set(bandit.about) else LITTLE)
+        for table in tables
+    }
+
+
+POWER, LITTLE = 0.5, 0.2
+"""Chosen on another world of the generated bandit than the one that is reported."""
+OPEN = 100
+"""Values that a feature is taken to have where none are declared."""
 MANY = 12
 """Groups from which Gaussian noise is the smaller one."""
