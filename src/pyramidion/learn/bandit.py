@@ -174,13 +174,15 @@ def _estimate(value: float, missed: Missed, confidence: float) -> Estimate:
 
 def _end(missed: Missed, value: float, edge: float, far: float) -> float:
     """Where the interval ends between its estimate and the edge of what can be."""
-    if (value - edge) * (1 if edge == 0 else -1) <= 0:
+    if (value - edge) * (1 if edge == 0 else -1) <= 1 - NEARLY:
         return value
 
     def beyond(theta: float) -> float:
         return moved(missed(theta)) - far
 
     first, last = (value + share * (edge - value) for share in (1 - NEARLY, NEARLY))
+    if beyond(first) > 0:  # nothing can be beyond it
+        return value
     return edge if beyond(last) <= 0 else float(brentq(beyond, first, last, xtol=1e-9))
 
 
