@@ -206,7 +206,7 @@ def generate(rows: int, *, seed: int = 1) -> Bandit:
         DAYS * rows,
         read,
         f"bandit:1:{rows}:{seed}",
-        made_for=NAME,
+        made_for=(NAME,),
         days=[(number * rows, (number + 1) * rows) for number in range(DAYS)],
         p_min=P_MIN,
         about=["article"],

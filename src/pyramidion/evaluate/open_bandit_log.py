@@ -52,7 +52,7 @@ def load(path: str | Path) -> Bandit:
         data.rows,
         data.read,
         about,
-        made_for=NAME,
+        made_for=(NAME,),
         days=_days(rows),
         p_min=P_MIN,
         about=["item", *ITEM],

@@ -7,24 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyramidion.errors import SchemaError
-from pyramidion.evaluate import bandits, clicks, criteo, movielens, open_bandit_log
+from pyramidion.evaluate import bandits, clicks, criteo, movielens, open_bandit_log, wide
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.bandit import BANDIT
+from pyramidion.evaluate.experiments.evolution import EVOLUTION
 from pyramidion.evaluate.experiments.experiment import Experiment
+from pyramidion.evaluate.experiments.exposure import EXPOSURE
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
 from pyramidion.evaluate.experiments.q3 import PAIRS, Q3, RECALL, with_planted
+from pyramidion.evaluate.experiments.regression import REGRESSION
 from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
 from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
+from pyramidion.evaluate.experiments.width import WIDE, WIDTH
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
         *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
-        *(SKETCHING, BIAS, WINDOWING, SUMMING, BANDIT, RETRAINING, TUNING),
+        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING),
+        *(REGRESSION, BANDIT, EXPOSURE, EVOLUTION, WIDE, WIDTH, TUNING),
     )
 }
 """In the order of the report."""
@@ -33,6 +38,8 @@ CLICKS, ALL_CLICKS, QUICK_CLICKS = 45_000_000, 1_000_000, 100_000
 """Generated clicks: for a figure that is asked for, among all figures, in a quick run."""
 SHOWN, QUICK_SHOWN = 200_000, 4_000
 """Rows of a day of the generated bandit."""
+ROWS, QUICK_ROWS = 80_000, 4_000
+"""Rows of the wide stream."""
 RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 """Click rates of Criteo-Kaggle and Criteo-Full."""
 
@@ -44,27 +51,40 @@ REAL: dict[str, Callable[[Path], DataSet]] = {
     "movielens": movielens.load,
     "criteo": criteo.load,
     "open-bandit": open_bandit_log.load,
+    "movielens-ratings": movielens.ratings,
 }
 FOUND = {
     "movielens": ("ratings.dat", "ratings.csv"),
     "criteo": ("train.txt", "train.txt.gz", "train.parquet", "day_0", "day_0.gz"),
     "open-bandit": ("random/all/all.csv",),
+    "movielens-ratings": ("ratings.dat", "ratings.csv"),
 }
 """Files that tell a data set's folder."""
 
 MADE: dict[str, Callable[[bool], DataSet]] = {
     "bandit": lambda quick: bandits.generate(QUICK_SHOWN if quick else SHOWN),
+    "wide": lambda quick: wide.generate(QUICK_ROWS if quick else ROWS),
 }
 """Generated ones, from whether a run is quick."""
 
-MADE_FOR = {"open-bandit": "bandit", "bandit": "bandit"}
-"""The one experiment that a data set is for."""
+MADE_FOR = {
+    "open-bandit": ("bandit",),
+    "bandit": ("bandit",),
+    "movielens-ratings": ("regression", "evolution"),
+    "wide": ("wide", "width"),
+}
+"""The experiments that a data set is for, where it is not for all."""
+
+NEED_THEIRS = ("bandit", "regression", "wide", "width")
+"""Experiments that take no other rows than those made for them."""
 
 
 def concerns(experiment: str, data: DataSet, *, among_all: bool) -> bool:
     """Whether an experiment is made on a data set, alone or where all figures are asked for."""
     if data.made_for:
-        return data.made_for == experiment
+        return experiment in data.made_for
+    if experiment in NEED_THEIRS:
+        return False
     return not among_all or experiment in AMONG_ALL.get(data.name, (experiment,))
 
 
@@ -73,7 +93,7 @@ def data_sets(
     *,
     quick: bool,
     on: Sequence[str] | None,
-    names: Sequence[str] = (),
+    names: Sequence[str] = ("q1",),
     rows: int | None = None,
 ) -> list[DataSet]:
     """The data sets in a folder, or in the folders of it, and generated ones.
@@ -83,7 +103,8 @@ def data_sets(
     """
 
     def wanted(name: str) -> bool:
-        return MADE_FOR.get(name, "") in ("", *names) if on is None else name in on
+        made = MADE_FOR.get(name, names)
+        return any(experiment in names for experiment in made) if on is None else name in on
 
     found = [] if folder is None else _real(folder, wanted)
     if folder is not None and not found and on is None:

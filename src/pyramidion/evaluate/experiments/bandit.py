@@ -28,7 +28,7 @@ EPSILON = 1.0
 CLIPPED = 0.1
 """A p_min at which, of ten articles, a row weighs no more than 10: half the noise, some bias."""
 
-RAW, RAW_IPS = "raw: Vowpal Wabbit", "raw: Vowpal Wabbit, IPS"
+RAW, RAW_IPS = "raw: Vowpal Wabbit", "raw: Vowpal Wabbit, the paper's parameters"
 COUNTS, PRIVATE = "counts", f"counts, ε = {EPSILON:g}"
 CLIPPING = f"{PRIVATE}, weights up to {1 / CLIPPED:g}"
 QUICK_DAYS = 3
