@@ -145,7 +145,7 @@ def test_self_normalised_estimates_vary_less() -> None:
     assert spread["snips"] < spread["ips"]
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- what is refused ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("odds", [[0.0], [-0.1], [1.5], [math.nan]])

@@ -168,9 +168,7 @@ def _chosen(name: str, known: Mapping[str, Any]) -> list[Any]:
     return [known[name]]
 
 
-def _found(
-    arguments: argparse.Namespace, chosen: Sequence[Any], experiments: Any
-) -> list[DataSet]:
+def _found(arguments: argparse.Namespace, chosen: Sequence[Any], experiments: Any) -> list[DataSet]:
     """The data sets there are, of those asked for."""
     given = {
         "quick": arguments.quick,

@@ -56,8 +56,8 @@ FINDINGS = {
     "evolution": "Hyperparameters, penalties, exploration, deployment and removed features are "
     "changed without raw data; new features and interactions are not. No losses are given.",
     "wide": "507 features of news were counted; what they cost is not told.",
-    "bandit": "Of news on MSN.com, 24 million shown with 507 features in a week, policies on counts "
-    "get within 7 % of the clicks of the raw policy, and under noise within 13.5 %.",
+    "bandit": "Of news on MSN.com, 24 million shown with 507 features in a week, policies on "
+    "counts get within 7 % of the clicks of the raw policy, and under noise within 13.5 %.",
     "retraining": "Retraining on a small hot window is called cheap; no time is given.",
     "tuning": "Each model's parameters are given in a table, without how they were chosen.",
 }

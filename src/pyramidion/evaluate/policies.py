@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -43,7 +42,7 @@ PART = 4_096
 """Contexts whose choices are written or featurized at a time."""
 
 RAW = {"learning_rate": 0.05, "bit_precision": 22, "cb_type": "mtr"}
-COUNTS = {"passes": 3, "learning_rate": 0.1}
+COUNTS: dict[str, Any] = {"passes": 3, "learning_rate": 0.1}
 
 
 class Policy(Protocol):
@@ -172,10 +171,8 @@ class CountPolicy:
         self._model = VowpalClassifier(**COUNTS, random_state=self.seed)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType
-    ) -> None:
-        self._open.__exit__(kind, problem, at)
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def learn(self, rows: pa.Table) -> None:
         """Observe a day, let it end, and learn its rows by the counts of all days but them."""

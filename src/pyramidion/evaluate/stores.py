@@ -70,6 +70,8 @@ class Setup:
     windows: int = 1
     shares: Literal["equal", "by hand", "proportional", "least-error", "half"] = "by hand"
     """How tables share the budget; the last three by weights that are read from rows aside."""
+    leaky: bool = False
+    """Whether these weights are read exactly, without regard to ε: to compare with."""
     aside: float = 0.0
     """The share of the past, its oldest rows, that is not counted."""
     groups: int = 0
@@ -117,11 +119,11 @@ class Setup:
 
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
-        rarely = ("aside", "groups", "selection", "group_share", "judged")
+        rarely = ("aside", "groups", "selection", "group_share", "judged", "leaky")
         plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f not in rarely}
         aside = {"aside": self.aside} if self.aside else {}
         grouped = {f: getattr(self, f) for f in rarely[1:4]} if self.groups else {}
-        grouped |= {"judged": True} if self.judged else {}
+        grouped |= {name: True for name in ("judged", "leaky") if getattr(self, name)}
         return plain | {"epsilon": str(self.epsilon)} | aside | grouped
 
     def but(self, **changed: Any) -> Setup:
@@ -166,7 +168,7 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
     settings = setup.settings(data, rows)
     schema = opened(data.schema) if setup.open else data.schema
     if setup.by_weights:
-        found = private_shares(data.read(0, first), schema, settings)
+        found = private_shares(data.read(0, first), schema, settings, exact=setup.leaky)
         settings = replace(settings, shares=found)
     if setup.groups:
         schema, settings = grouped(data, setup, schema, settings, first)

@@ -21,8 +21,8 @@ from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
-from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 from pyramidion.evaluate.experiments.width import WIDE, WIDTH
+from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
@@ -43,7 +43,7 @@ ROWS, QUICK_ROWS = 80_000, 4_000
 RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 """Click rates of Criteo-Kaggle and Criteo-Full."""
 
-AMONG_ALL = {name: ("q1", "q2") for name in RATES}
+AMONG_ALL = dict.fromkeys(RATES, ("q1", "q2"))
 """What generated clicks are for where all is asked for: the rest is told by real rows, sooner."""
 
 

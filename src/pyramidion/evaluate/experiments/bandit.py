@@ -159,14 +159,12 @@ class _Judged:
     def estimates(self, p_min: float) -> dict[str, Estimate]:
         """The policy's click rate, three ways."""
         log = [np.concatenate(part) for part in (self.reward, self.agreed, self.odds)]
-        guesses = {
-            "guessed": np.concatenate(self.guessed),
-            "expected": np.concatenate(self.expected),
-        }
+        guessed, expected = np.concatenate(self.guessed), np.concatenate(self.expected)
+        robust = doubly_robust(*log, guessed=guessed, expected=expected, p_min=p_min)
         return {
             "IPS": ips(*log, p_min=p_min),
             "SNIPS": snips(*log, p_min=p_min),
-            DOUBLY: doubly_robust(*log, **guesses, p_min=p_min),
+            DOUBLY: robust,
         }
 
 

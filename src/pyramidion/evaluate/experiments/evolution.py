@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.checks import Value
 from pyramidion.evaluate.count_models import CountModel, logistic, models, trees
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, lead
@@ -35,7 +36,12 @@ LIKED = 4
 """Stars from which a movie is liked."""
 
 
-def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+def plan(
+    data: DataSet,
+    *,
+    quick: bool,
+    seeds: int,  # noqa: ARG001
+) -> tuple[Figure, list[Job]] | None:
     """Losses before and after each change."""
     if data.rows >= LARGE:
         return None
@@ -48,8 +54,8 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         log_x=False,
         shows="loss",
         references=references("evolution", data.name),
-        text=f"One store of the past at ε = {EPSILON:g}; only its hot rows and tables are there when "
-        "the workload changes.",
+        text=f"One store of the past at ε = {EPSILON:g}; only its hot rows and tables are there "
+        "when the workload changes.",
     )
     setup = Setup(hot(data), EPSILON, knobs=QUICK if quick else {})
     if data.schema.labels[0].continuous:
@@ -91,16 +97,16 @@ def _coarser(data: DataSet, store: Pyramid) -> Iterator[Point]:
     """Five bins of a number, then two classes of it; both are asked who likes a movie."""
     label = data.schema.labels[0]
     bins, centers = label.class_names, label.centers
-    merge = {
+    merge: dict[Value, list[Value]] = {
         "no": [name for name, star in zip(bins, centers, strict=True) if star < LIKED],
         "yes": [name for name, star in zip(bins, centers, strict=True) if star >= LIKED],
     }
-    singly = {name: [name] for name in bins}
+    singly: dict[Value, list[Value]] = {name: [name] for name in bins}
     truth = (labels(data, tested(data)) >= LIKED).astype(np.float64)
     two = Label("liked", classes=[0, 1])
     model = logistic(0.01)
     five = _predicted(data, store, model, merge=singly)
-    before = five[:, [name in merge["yes"] for name in sorted(singly)]].sum(axis=1)
+    before = five[:, [name in merge["yes"] for name in sorted(bins)]].sum(axis=1)
     after = _predicted(data, store, model, merge=merge)[:, 1]
     yield from _pair(COARSER, loss(two, truth, before), loss(two, truth, after))
 
@@ -111,7 +117,7 @@ def _predicted(
     model: CountModel,
     *,
     without: Sequence[str] = (),
-    merge: Mapping[str, Sequence[Any]] | None = None,
+    merge: Mapping[Value, Sequence[Value]] | None = None,
 ) -> NDArray[np.float64]:
     """What a model of another workload says of the future."""
     training = store.training_set(without=without, merge=merge)

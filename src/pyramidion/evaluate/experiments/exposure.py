@@ -26,7 +26,12 @@ COLLECTED = "raw store: all that was collected"
 HOT, TABLES = "hot rows", "rows in tables alone, ε = 1"
 
 
-def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
+def plan(
+    data: DataSet,
+    *,
+    quick: bool,
+    seeds: int,  # noqa: ARG001
+) -> tuple[Figure, list[Job]] | None:
     """Rows within reach against rows collected."""
     if data.rows >= LARGE or data.schema.labels[0].continuous:
         return None
@@ -39,9 +44,9 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         log_x=False,
         shows="value",
         references=references("exposure", data.name),
-        text=f"At each moment the store's own exposure report: raw rows within reach, and rows that "
-        f"are in noisy tables alone. {100 * hot(data):g} % of the past is hot; the rest is counted "
-        f"in {WINDOWS} windows.",
+        text=f"At each moment the store's own exposure report: raw rows within reach, and rows "
+        f"that are in noisy tables alone. {100 * hot(data):g} % of the past is hot; the rest is "
+        f"counted in {WINDOWS} windows.",
     )
     setup = Setup(hot(data), EPSILON, windows=WINDOWS, knobs=QUICK if quick else {})
     return figure, [_replayed(data, setup, QUICK_PLACES if quick else PLACES)]
