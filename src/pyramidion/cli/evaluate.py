@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from pyramidion.evaluate.points import Figure, Job
 
 ALL = "all"
+ALL_CLICKS = 1_000_000
 HOUR = 3_600.0
-"""What all figures may take, unless more is asked for."""
+"""Generated clicks and time for all figures, unless more is asked for."""
 SEEDS, QUICK_SEEDS = 3, 1
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}"
 
@@ -133,6 +134,9 @@ def evaluate(arguments: argparse.Namespace) -> None:
     chosen = _chosen(arguments.name, experiments.EXPERIMENTS)
     if arguments.data is not None and not arguments.data.is_dir():
         raise SchemaError(f"{arguments.data} is no directory; give one with --data")
+    if arguments.name == ALL and not arguments.quick:
+        arguments.seeds = arguments.seeds or 1
+        arguments.clicks = arguments.clicks or ALL_CLICKS
     found = _found(arguments, chosen, experiments)
     within = arguments.within or (HOUR if arguments.name == ALL else math.inf)
     output = arguments.output / "quick" if arguments.quick else arguments.output
@@ -199,7 +203,7 @@ def _planned(
     from pyramidion.evaluate.experiments import concerns
 
     among_all, some = arguments.name == ALL and not arguments.quick, False
-    seeds = arguments.seeds or (QUICK_SEEDS if arguments.quick or among_all else SEEDS)
+    seeds = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS)
     for experiment in chosen:
         for data in found:
             if not concerns(experiment.name, data, among_all=among_all):

@@ -17,6 +17,7 @@ from scipy.special import expit
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.schema import Categorical, Label, Schema
 
+NAME = "wide"
 FEATURES, TELLING = 507, 60
 SIZES = (2, 3, 5, 8, 12, 20)
 """Values of features, in turn."""
@@ -78,4 +79,4 @@ def generate(rows: int) -> DataSet:
 
     title = f"{FEATURES} features ({rows:,} generated rows)"
     about = ("wide", "width")
-    return DataSet("wide", title, schema(), rows, read, f"wide:1:{rows}", truth, about)
+    return DataSet(NAME, title, schema(), rows, read, f"wide:1:{rows}", truth, about)

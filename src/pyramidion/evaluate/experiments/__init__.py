@@ -34,8 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """In the order of the report."""
 
-CLICKS, ALL_CLICKS, QUICK_CLICKS = 45_000_000, 1_000_000, 100_000
-"""Generated clicks: for a figure that is asked for, among all figures, in a quick run."""
+CLICKS, QUICK_CLICKS = 45_000_000, 100_000
 SHOWN, QUICK_SHOWN = 200_000, 4_000
 """Rows of a day of the generated bandit."""
 ROWS, QUICK_ROWS = 80_000, 4_000
@@ -116,7 +115,7 @@ def data_sets(
     if on is not None and PAIRS in on:
         found.append(with_planted(quick))
     found += [make(quick) for name, make in MADE.items() if wanted(name)]
-    usual = QUICK_CLICKS if quick else ALL_CLICKS if len(names) > 1 else CLICKS
+    usual = QUICK_CLICKS if quick else CLICKS
     return found + [
         replace(clicks.generate(rows or usual, rate=rate), name=name)
         for name, rate in RATES.items()

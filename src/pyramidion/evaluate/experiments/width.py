@@ -26,8 +26,10 @@ ASKED = 1_000
 EPSILON = 1.0
 
 
-def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Loss against ε."""
+    if data.name != stream.NAME:
+        return None
     figure = Figure(
         name="wide",
         data=data.name,
@@ -64,8 +66,10 @@ def plan_width(
     *,
     quick: bool,
     seeds: int,  # noqa: ARG001
-) -> tuple[Figure, list[Job]]:
+) -> tuple[Figure, list[Job]] | None:
     """Time and memory against the number of features."""
+    if data.name != stream.NAME:
+        return None
     figure = Figure(
         name="width",
         data=data.name,
