@@ -189,7 +189,8 @@ class Serving:
 
     def training_set(self, workload: Workload) -> TrainingSet:
         """Hot rows as features and labels: P1, gone when the rows go."""
-        made = TrainingSet(self.reduced(), self._store.schema, workload)
+        unit = self._store.settings.weight_unit
+        made = TrainingSet(self.reduced(), self._store.schema, workload, unit)
         self.perishes(made)
         return made
 

@@ -22,6 +22,7 @@ from pyramidion.evaluate.points import Figure, Job, Point, Reference
 from tests.cli.shell import Done, Shell
 
 TREES, RAW = "counts: trees", "raw: trees"
+NOT_AMONG_ALL = set[tuple[str, str]]()
 FILES = ["q1-clicks.png", "report.html", "report.md", "results"]
 
 
@@ -74,12 +75,20 @@ def stub(log: Path) -> types.ModuleType:
     told = {name: Experiment(name, log, only) for name, only in names.items()}
 
     def data_sets(
-        folder: Path | None, *, quick: bool, on: Sequence[str] | None
+        folder: Path | None,
+        *,
+        quick: bool,
+        on: Sequence[str] | None,
+        names: Sequence[str],
+        rows: int | None,
     ) -> list[Data]:  # as the real one has it
         real = ["movielens"] if folder is not None and (folder / "movielens").exists() else []
         return [Data(name, f"{name}:1") for name in (*real, "clicks") if not on or name in on]
 
-    module.__dict__.update(EXPERIMENTS=told, data_sets=data_sets)
+    def concerns(experiment: str, data: Data, *, among_all: bool) -> bool:
+        return not (among_all and (experiment, data.name) in NOT_AMONG_ALL)
+
+    module.__dict__.update(EXPERIMENTS=told, data_sets=data_sets, concerns=concerns)
     return module
 
 
@@ -363,3 +372,44 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
     evaluating.ran()
     assert main(words) == 0
     assert [line.split()[2] for line in evaluating.ran()] == ["1.0", "inf"]
+
+
+# --- all figures, within a time ------------------------------------------------------------------
+
+
+def test_nothing_new_begins_when_the_time_is_over_and_the_next_run_goes_on(
+    evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = iter([0.0, *[10.0] * 2, *[4_000.0] * 99])  # seconds; two jobs begin
+    monkeypatch.setattr(evaluate, "time", types.SimpleNamespace(**vars(time)))
+    monkeypatch.setattr(evaluate.time, "perf_counter", lambda: next(passed))
+    done = evaluating("all")
+    assert evaluating.ran() == ["q1 clicks 0.1 0", "q1 clicks 1.0 0"]
+    assert "1 job left: give the command again to go on" in done.err
+    assert "Unfinished: 1 of its jobs" in (evaluating.output / "report.md").read_text()
+    monkeypatch.setattr(evaluate.time, "perf_counter", time.perf_counter)
+    evaluating("all")
+    assert evaluating.ran() == ["q1 clicks inf 0"]
+
+
+def test_one_figure_takes_its_time_unless_told(evaluating: Evaluating) -> None:
+    assert "1h for all" in " ".join(evaluating("--help").out.split())
+    evaluating("q1", "--within", "0s", "--seeds", "1")
+    assert evaluating.ran() == []
+    done = evaluating("q1", "--within", "soon")
+    assert done.code == 2
+    assert "30m" in done.err or "duration" in done.err
+
+
+def test_among_all_a_data_set_may_be_left_out_and_noise_is_drawn_once(
+    evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "NOT_AMONG_ALL", {("q1", "movielens")})
+    (evaluating.shell.folder / "movielens").mkdir()
+    evaluating("all", "--data", str(evaluating.shell.folder))
+    ran = evaluating.ran()
+    assert not any(line.startswith("q1 movielens") for line in ran)
+    assert {line.split()[-1] for line in ran} == {"0"}
+    text = (evaluating.output / "report.md").read_text()
+    assert "--on clicks" in text
+    assert "--seeds 1 --clicks 1000000" in text  # what one figure alone would not take

@@ -62,6 +62,12 @@ each_data_set = pytest.mark.parametrize(
 quick_or_not = pytest.mark.parametrize("quick", [True, False], ids=["quick", "full"])
 
 
+THEIRS = {"regression": "movielens-ratings", "bandit": "bandit", "wide": "wide", "width": "wide"}
+"""Experiments that take no other rows than those made for them."""
+AS_LONG = ("recall", "exposure", "evolution")
+"""Experiments whose quick runs have as many jobs, on fewer rows or smaller tables."""
+
+
 def planned(
     asked: Experiment, data: DataSet, quick: bool = False, seeds: int = 2
 ) -> tuple[Figure, list[Job]]:
@@ -78,7 +84,8 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise retraining tuning"
+    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise retraining "
+    names += "regression bandit exposure evolution wide width tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())
 
@@ -119,7 +126,7 @@ def test_other_rows_have_other_keys(asked: Experiment) -> None:
 @each_experiment
 def test_a_quick_run_has_fewer_jobs(asked: Experiment, data: DataSet) -> None:
     quick, full = planned(asked, data, quick=True)[1], planned(asked, data)[1]
-    assert len(quick) < len(full) or asked.name == "recall"
+    assert len(quick) < len(full) or asked.name in (*AS_LONG, *THEIRS)
 
 
 @each_experiment
@@ -127,6 +134,9 @@ def test_every_small_data_set_is_concerned_but_for_some_quick_runs(asked: Experi
     slow = {"tuning": {data.name for data in SMALL}, "shares": {"criteo", "clicks"}}
     slow["q3"] = slow["shares"]
     concerned = [unread(q3.PAIRS, QUICK_CLICKS)] if asked.name == "recall" else SMALL
+    if asked.name in THEIRS:
+        assert not any(planned(asked, data)[1] for data in SMALL)
+        return
     for data in concerned:
         assert planned(asked, data)[1]
         left_out = data.name in slow.get(asked.name, ())
@@ -232,9 +242,10 @@ def test_a_figure_of_ratios_has_one_baseline(
 def test_figures_of_other_things_need_no_baseline() -> None:
     shown = {name: planned(asked, SMALL[0])[0].shows for name, asked in EXPERIMENTS.items()}
     others = {name: shows for name, shows in shown.items() if name not in RATIOS}
-    others.pop("recall")  # of planted pairs alone
-    of_values = dict.fromkeys(("bias", "window-noise", "retraining"), "value")
-    assert others == of_values | {"tuning": "loss"}
+    for name in ("recall", *THEIRS):  # of their own rows alone
+        others.pop(name)
+    of_values = dict.fromkeys(("bias", "window-noise", "retraining", "exposure"), "value")
+    assert others == of_values | {"tuning": "loss", "evolution": "loss"}
 
 
 def test_the_baseline_has_a_place_on_the_axis_of_hot_rows_alone() -> None:
@@ -302,10 +313,12 @@ def test_all_ways_to_put_the_noise_are_measured_on_the_same_rows(nothing: Asked)
     found = [p for p in all_points("shares", SMALL[1]) if p.series.startswith("counts")]
     ways = {(s.epsilon, s.shares, s.mechanism, s.knobs["estimate"]): s for s in nothing.setups}
     assert len(ways) == 3 * 4 * 2 * 2
+    leaky = {(s.shares, s.mechanism) for s in nothing.setups if s.leaky}
+    assert leaky == {("proportional", "laplace"), ("half", "gaussian")}
     assert {setup.aside for setup in nothing.setups} == {0.1}
     assert {setup.hot for setup in nothing.setups} == {0.1}
     assert {point.x for point in found} == {0.1, 0.33, 1.0}
-    assert len({point.series for point in found}) == 2 * 4 * 2 * 2
+    assert len({point.series for point in found}) == 2 * (4 * 2 * 2 + 2)
 
 
 def test_lines_of_shares_that_are_drawn_are_few() -> None:

@@ -26,6 +26,7 @@ from pyramidion.cli.options import (
 )
 from pyramidion.cli.progress import remark
 from pyramidion.cli.text import several, table
+from pyramidion.durations import microseconds
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from pyramidion.evaluate.points import Figure, Job
 
 ALL = "all"
+ALL_CLICKS = 1_000_000
+HOUR = 3_600.0
+"""Generated clicks and time for all figures, unless more is asked for."""
 SEEDS, QUICK_SEEDS = 3, 1
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}"
 
@@ -53,7 +57,8 @@ def add(commands: Commands[Parser]) -> None:
         "name",
         metavar="NAME",
         help="q1 (less data), q2, noise and shares (protection), q3 and recall (groups), sketches "
-        "and bias, windows and window-noise, retraining, tuning, or all",
+        "and bias, windows and window-noise, retraining, regression, bandit, exposure, evolution, "
+        "wide and width (many features), tuning, or all",
     )
     evaluating.add_argument(
         "--data", metavar="DIR", type=folder, help="where real data is (default: generated only)"
@@ -80,8 +85,22 @@ def add(commands: Commands[Parser]) -> None:
         "--seeds",
         metavar="N",
         type=_positive,
-        help=f"how often noise is drawn (default: {SEEDS}, or {QUICK_SEEDS} with --quick); "
+        help=f"how often noise is drawn (default: {SEEDS}, or {QUICK_SEEDS} with --quick or all); "
         "what further seeds measured before is dropped",
+    )
+    evaluating.add_argument(
+        "--clicks",
+        metavar="ROWS",
+        type=_positive,
+        help="how many clicks are generated (default: 45 million, a million for all, 100,000 with "
+        "--quick)",
+    )
+    evaluating.add_argument(
+        "--within",
+        metavar="DURATION",
+        type=_duration,
+        help="begin nothing new after so long, as 30m: what is left is done when the command is "
+        "given again (default: 1h for all, else none)",
     )
     evaluating.add_argument(
         "--again", action="store_true", help="forget what was measured, and measure again"
@@ -97,6 +116,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _duration(text: str) -> float:
+    try:
+        return microseconds(text, "the time") / 1e6
+    except SchemaError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
 def evaluate(arguments: argparse.Namespace) -> None:
     """Measure what is asked for, one figure after the other, and write the report after each."""
     from pyramidion.evaluate import check_installed
@@ -108,14 +134,18 @@ def evaluate(arguments: argparse.Namespace) -> None:
     chosen = _chosen(arguments.name, experiments.EXPERIMENTS)
     if arguments.data is not None and not arguments.data.is_dir():
         raise SchemaError(f"{arguments.data} is no directory; give one with --data")
-    found = _found(arguments, experiments)
+    if arguments.name == ALL and not arguments.quick:
+        arguments.seeds = arguments.seeds or 1
+        arguments.clicks = arguments.clicks or ALL_CLICKS
+    found = _found(arguments, chosen, experiments)
+    within = arguments.within or (HOUR if arguments.name == ALL else math.inf)
     output = arguments.output / "quick" if arguments.quick else arguments.output
     output.mkdir(parents=True, exist_ok=True)
     ours_to_interrupt()
     done: list[Measured] = []
     with _terminable():
         for figure, jobs in _planned(arguments, chosen, found):
-            done.append(_measured(arguments, figure, jobs, output, done))
+            done.append(_measured(arguments, figure, jobs, output, done, began + within))
             _reported(output, done[-1], list(experiments.EXPERIMENTS))
             if not arguments.json:
                 print(_summed_up(done[-1]))
@@ -125,6 +155,9 @@ def evaluate(arguments: argparse.Namespace) -> None:
         print(f"report: {output / 'report.html'} and {output / 'report.md'}")
         print(f"plots and numbers: {output}/*.png and {output / 'results'}/*.parquet")
     remark(arguments, f"that took {time.perf_counter() - began:.0f} s")
+    left = sum(measured.missing for measured in done)
+    if left:
+        remark(arguments, f"{several(left, 'job')} left: give the command again to go on")
 
 
 # --- what is asked for -------------------------------------------------------------------------
@@ -139,11 +172,14 @@ def _chosen(name: str, known: Mapping[str, Any]) -> list[Any]:
     return [known[name]]
 
 
-def _found(arguments: argparse.Namespace, experiments: Any) -> list[DataSet]:
+def _found(arguments: argparse.Namespace, chosen: Sequence[Any], experiments: Any) -> list[DataSet]:
     """The data sets there are, of those asked for."""
-    found: list[DataSet] = experiments.data_sets(
-        arguments.data, quick=arguments.quick, on=arguments.on
-    )
+    given = {
+        "quick": arguments.quick,
+        "names": [experiment.name for experiment in chosen],
+        "rows": arguments.clicks,
+    }
+    found: list[DataSet] = experiments.data_sets(arguments.data, on=arguments.on, **given)
     names = [data.name for data in found]
     twice = sorted(name for name in set(names) if names.count(name) > 1)
     if twice:  # the results of one would take the place of the other's
@@ -152,7 +188,7 @@ def _found(arguments: argparse.Namespace, experiments: Any) -> list[DataSet]:
         )
     missing = sorted(set(arguments.on or ()) - set(names))
     if missing:
-        there = experiments.data_sets(arguments.data, quick=arguments.quick, on=None)
+        there = experiments.data_sets(arguments.data, on=None, **given)
         raise SchemaError(
             f"there is no data set {missing[0]!r} here; choose one of "
             f"{', '.join(data.name for data in there)}, or give the directory of others as --data"
@@ -164,9 +200,14 @@ def _planned(
     arguments: argparse.Namespace, chosen: Sequence[Any], found: Sequence[DataSet]
 ) -> Iterator[tuple[Figure, Sequence[Job]]]:
     """Figures and their jobs, each planned when the ones before are done."""
-    seeds, some = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS), False
+    from pyramidion.evaluate.experiments import concerns
+
+    among_all, some = arguments.name == ALL and not arguments.quick, False
+    seeds = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS)
     for experiment in chosen:
         for data in found:
+            if not concerns(experiment.name, data, among_all=among_all):
+                continue
             planned = experiment.plan(data, quick=arguments.quick, seeds=seeds)
             if planned is not None:
                 some = True
@@ -184,6 +225,7 @@ def _command(arguments: argparse.Namespace, figure: Figure) -> str:
     words += ["--data", str(arguments.data)] if arguments.data is not None else []
     words += ["--quick"] if arguments.quick else []
     words += ["--seeds", str(arguments.seeds)] if arguments.seeds else []
+    words += ["--clicks", str(arguments.clicks)] if arguments.clicks else []
     words += ["--output", str(arguments.output)]
     return shlex.join(words)
 
@@ -197,6 +239,7 @@ def _measured(
     jobs: Sequence[Job],
     output: Path,
     done: Sequence[Measured],
+    until: float,
 ) -> Measured:
     """Do the jobs that are left of a figure; Ctrl-C keeps those that are done.
 
@@ -218,7 +261,7 @@ def _measured(
         remark(arguments, f"{figure.slug}: {told}")
     try:
         with _bar(arguments, figure.slug, sum(job.cost for job in left)) as progress:
-            running.run(jobs, results, progress)
+            running.run(jobs, results, progress, lambda: time.perf_counter() < until)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stopped(jobs, results)) from None
     results.keep_only(plan.jobs)

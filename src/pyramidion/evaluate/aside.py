@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -25,12 +26,18 @@ from pyramidion.privacy.weights import read, weights_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 
+BEYOND = 1e6
+"""An ε that hides nothing."""
+
 
 def private_shares(
-    batches: Iterable[pa.RecordBatch], schema: Schema, settings: Settings
+    batches: Iterable[pa.RecordBatch], schema: Schema, settings: Settings, *, exact: bool = False
 ) -> dict[str, float]:
-    """Each table's share by the rule `Settings.weights`, read with all of these rows' budget."""
-    unit, budget = budget_of(settings)
+    """Each table's share by the rule `Settings.weights`, read with all of these rows' budget.
+
+    To compare with, ``exact`` reads them with a budget beyond any promise.
+    """
+    unit, budget = budget_of(replace(settings, epsilon=BEYOND) if exact else settings)
     if unit == "none":
         raise PrivacyError("weights are shares of a budget and there is none; set epsilon")
     door = Door(schema, settings, secrets.token_bytes(32))

@@ -40,6 +40,8 @@ class DataSet:
     fingerprint: str
     """Tells two data sets apart: parameters of a generator, or sizes and times of files."""
     truth: Callable[[int, int], NDArray[np.float64]] | None = None
+    made_for: tuple[str, ...] = ()
+    """The experiments that it is for; none: all that take any rows."""
 
     @property
     def label(self) -> str:
@@ -64,10 +66,11 @@ class DataSet:
 def kind(name: str) -> str:
     """The data set that one is like: rare clicks are clicks, and those with planted pairs.
 
-    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("criteo")
-    ('clicks', 'clicks', 'criteo')
+    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("movielens-ratings"), kind("criteo")
+    ('clicks', 'clicks', 'movielens', 'criteo')
     """
-    return name.removesuffix("-rare").removesuffix("-pairs")
+    like, _, what = name.rpartition("-")
+    return like if what in ("rare", "pairs", "ratings") else name
 
 
 def of_table(name: str, title: str, schema: Schema, table: pa.Table, fingerprint: str) -> DataSet:

@@ -12,6 +12,7 @@ Rows keep the place of their movie in the catalogue, and genres are looked up as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,12 @@ def load(path: str | Path, label: str = "liked") -> DataSet:
     about = _label(label, rated, halves=files[0].suffix == ".csv")
     schema = _schema(movies, about)
     return DataSet("movielens", _title(rows), schema, rows, read, fingerprint(files, label))
+
+
+def ratings(path: str | Path) -> DataSet:
+    """The ratings of a folder as numbers."""
+    data = load(path, "rating")
+    return replace(data, name="movielens-ratings", made_for=("regression", "evolution"))
 
 
 def _title(rows: int) -> str:

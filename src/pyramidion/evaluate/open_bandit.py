@@ -12,7 +12,7 @@ with ``weighted`` the schema counts an observation 1/p times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +39,22 @@ def load(
     """Read what one policy showed in one campaign, in the order of time."""
     _refuse_unknown("policy", policy, POLICIES)
     _refuse_unknown("campaign", campaign, CAMPAIGNS)
-    inside = f"{policy}/{campaign}"
-    log, items = find(path, (f"{inside}/{campaign}.csv", f"{inside}/item_context.csv"))
-    catalogue = _items(items)
+    log, listed = _files(path, campaign, policy)
+    catalogue = _items(listed)
     rows = _rows(log, catalogue)
-    about = fingerprint((log, items), policy, campaign, weighted)
+    about = fingerprint((log, listed), policy, campaign, weighted)
     title = f"Open Bandit, {campaign} by {policy} ({rows.num_rows:,} items shown)"
     return of_table("open-bandit", title, _schema(catalogue, weighted), rows, about)
+
+
+def items(path: str | Path, campaign: str, policy: str = "random") -> pa.Table:
+    """The items of a campaign by number, with their categories."""
+    return _items(_files(path, campaign, policy)[1])
+
+
+def _files(path: str | Path, campaign: str, policy: str) -> Sequence[Path]:
+    inside = f"{policy}/{campaign}"
+    return find(path, (f"{inside}/{campaign}.csv", f"{inside}/item_context.csv"))
 
 
 def _refuse_unknown(what: str, given: str, known: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREYS = ("#1A1A1A", "#6B7280", "#9AA1AB")
 DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
-GREY = ("raw", "best possible", "class rate")
+GREY = ("raw", "best possible", "class rate", "editors")
 """How the names of series begin that are no models on counts."""
 BASELINE = "raw baseline on all rows"
 
@@ -131,8 +131,8 @@ def _key(page: Page, figure: Figure, lines: Lines) -> None:
 
     sources = {reference.source for reference in figure.references if reference.x is not None}
     told: list[Any] = []
-    if any(mean.seeds > 1 for line in lines.values() for mean in line):
-        told.append(Patch(facecolor=PALE, alpha=0.25, label="least to most of several seeds"))
+    if any(mean.low < mean.high for line in lines.values() for mean in line):
+        told.append(Patch(facecolor=PALE, alpha=0.25, label=figure.band))
     for source, name in (("paper", "the paper"), ("target", "our target")):
         if source in sources:
             told.append(Line2D([], [], linestyle="", label=name, **_mark(source, PALE)))

@@ -86,6 +86,8 @@ class Figure:
     """A plain paragraph: what is shown."""
     drawn: Sequence[str] = ()
     """Words that the names of all drawn lines hold, where there are too many lines to draw."""
+    band: str = "least to most of several seeds"
+    """What the band around a line is."""
 
     @property
     def slug(self) -> str:

@@ -102,22 +102,26 @@ class Vowpal(RawModel):
         return map(writer.lines, data.read(*rows))
 
     def _run(self, options: list[str], blocks: Iterator[pa.Array]) -> None:
-        """Pipe text through Vowpal Wabbit; it is ended if this process stops half way."""
-        command = [sys.executable, "-c", CHILD, *QUIET, *options]
-        # its errors may show rows, so nobody reads them
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
-        try:
-            _feed(process, blocks)
-            failed = process.wait() != 0
-        finally:
-            process.kill()
-            _close(process)
-            process.wait()
-        if failed:
-            raise SchemaError(
-                f"Vowpal Wabbit could not run {self.name!r} with these parameters; change them, "
-                f"or install the version meant: pip install 'pyramidion[evaluate]'"
-            )
+        piped(options, blocks, self.name)
+
+
+def piped(options: list[str], blocks: Iterator[pa.Array], name: str = "a model") -> None:
+    """Pipe text through Vowpal Wabbit; it is ended if this process stops half way."""
+    command = [sys.executable, "-c", CHILD, *QUIET, *options]
+    # its errors may show rows, so nobody reads them
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
+    try:
+        _feed(process, blocks)
+        failed = process.wait() != 0
+    finally:
+        process.kill()
+        _close(process)
+        process.wait()
+    if failed:
+        raise SchemaError(
+            f"Vowpal Wabbit could not run {name!r} with these parameters; change them, "
+            f"or install the version meant: pip install 'pyramidion[evaluate]'"
+        )
 
 
 def arguments(options: Mapping[str, Any]) -> list[str]:
@@ -153,7 +157,7 @@ class Writer:
             parts.append(pa.scalar(f" |{space}"))
             for position, feature in features:
                 column = batch.column(feature.name)
-                parts += _words(position, feature, column, self.numbers)
+                parts += words(position, feature, column, self.numbers)
         parts.append(pa.scalar("\n"))
         return pc.binary_join_element_wise(
             *parts, "", null_handling="replace", null_replacement=MISSING
@@ -182,7 +186,7 @@ class Writer:
         return [*spaces, ("g", rest)] if rest and self.sides else spaces
 
 
-def _words(position: int, feature: Feature, column: pa.Array, numbers: str) -> list[Any]:
+def words(position: int, feature: Feature, column: pa.Array, numbers: str) -> list[Any]:
     """A feature of all rows, as pieces to be joined."""
     name = pa.scalar(f" {position}=")
     if isinstance(feature, Continuous):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
@@ -33,9 +33,16 @@ def waiting(jobs: Sequence[Job], kept: Kept) -> list[Job]:
     return list({job.key: job for job in jobs if kept.get(job) is None}.values())
 
 
-def run(jobs: Sequence[Job], kept: Kept, progress: Progress) -> list[Point]:
-    """The points of all jobs. Those not kept are done, and kept at once."""
+def run(
+    jobs: Sequence[Job],
+    kept: Kept,
+    progress: Progress,
+    going: Callable[[], bool] = lambda: True,
+) -> list[Point]:
+    """The points of all jobs. Those not kept are done, and kept at once, while it is going on."""
     for job in waiting(jobs, kept):
+        if not going():
+            break
         progress.set_postfix_str(told(job))
         kept.put(job, job.run())
         progress.update(job.cost)
@@ -66,19 +73,22 @@ class Mean:
 def means(points: Iterable[Point], shows: str) -> dict[str, list[Mean]]:
     """The lines of a figure: for each series its places from left to right.
 
-    Where a seed measured nothing (NaN), the others count; where none did, the mean is NaN.
+    Where a seed measured nothing (NaN), the others count; where none did, the mean is NaN. What is
+    an estimate has an ``interval`` in its detail, and that is its least and most.
     """
-    found: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[float, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
-        found[point.series][point.x].append(getattr(point, shows))
+        found[point.series][point.x].append(point)
     return {
-        series: [_mean(x, values) for x, values in sorted(places.items())]
+        series: [_mean(x, some, shows) for x, some in sorted(places.items())]
         for series, places in found.items()
     }
 
 
-def _mean(x: float, values: Sequence[float]) -> Mean:
-    there = [value for value in values if not math.isnan(value)]
+def _mean(x: float, points: Sequence[Point], shows: str) -> Mean:
+    there = [point for point in points if not math.isnan(getattr(point, shows))]
     if not there:
         return Mean(x, math.nan, math.nan, math.nan, 0)
-    return Mean(x, fmean(there), min(there), max(there), len(there))
+    values = [getattr(point, shows) for point in there]
+    ends = [end for point in there for end in point.detail.get("interval", ())]
+    return Mean(x, fmean(values), min(ends or values), max(ends or values), len(there))

@@ -70,6 +70,8 @@ class Setup:
     windows: int = 1
     shares: Literal["equal", "by hand", "proportional", "least-error", "half"] = "by hand"
     """How tables share the budget; the last three by weights that are read from rows aside."""
+    leaky: bool = False
+    """Whether these weights are read exactly, without regard to ε: to compare with."""
     aside: float = 0.0
     """The share of the past, its oldest rows, that is not counted."""
     groups: int = 0
@@ -117,11 +119,11 @@ class Setup:
 
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
-        rarely = ("aside", "groups", "selection", "group_share", "judged")
+        rarely = ("aside", "groups", "selection", "group_share", "judged", "leaky")
         plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f not in rarely}
         aside = {"aside": self.aside} if self.aside else {}
         grouped = {f: getattr(self, f) for f in rarely[1:4]} if self.groups else {}
-        grouped |= {"judged": True} if self.judged else {}
+        grouped |= {name: True for name in ("judged", "leaky") if getattr(self, name)}
         return plain | {"epsilon": str(self.epsilon)} | aside | grouped
 
     def but(self, **changed: Any) -> Setup:
@@ -166,19 +168,45 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
     settings = setup.settings(data, rows)
     schema = opened(data.schema) if setup.open else data.schema
     if setup.by_weights:
-        found = private_shares(data.read(0, first), schema, settings)
+        found = private_shares(data.read(0, first), schema, settings, exact=setup.leaky)
         settings = replace(settings, shares=found)
     if setup.groups:
         schema, settings = grouped(data, setup, schema, settings, first)
+    with _created(data, first, schema, settings) as (store, clock):
+        for batch in pieces(data, first, settings):
+            clock.now = time_of(batch, -1)
+            store.observe(batch)
+        store.advance()
+        yield store
+
+
+@contextmanager
+def beginning(
+    data: DataSet, setup: Setup, rows: int, step: int
+) -> Iterator[tuple[Pyramid, Clock, Iterator[pa.RecordBatch]]]:
+    """An empty store, its clock, and the newest rows of the past, in steps of the hot window."""
+    knobs = {**setup.knobs, "hot_step_rows": step}
+    settings = setup.but(knobs=knobs).settings(data, rows)
+    first = data.past - rows
+    batches = (
+        batch
+        for start in range(first, data.past, step)
+        for batch in data.read(start, min(start + step, data.past))
+    )
+    with _created(data, first, data.schema, settings) as (store, clock):
+        yield store, clock, batches
+
+
+@contextmanager
+def _created(
+    data: DataSet, first: int, schema: Schema, settings: Settings
+) -> Iterator[tuple[Pyramid, Clock]]:
+    """A store that begins with a row, in a directory that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="pyramidion-evaluate-") as place:
-        clock = Clock(_time(next(data.read(first, first + 1)), 0))
+        clock = Clock(time_of(next(data.read(first, first + 1)), 0))
         keys = f"file:{place}/key"
         with Pyramid.create(Path(place) / "store", schema, settings, keys=keys, clock=clock) as p:
-            for batch in pieces(data, first, settings):
-                clock.now = _time(batch, -1)
-                p.observe(batch)
-            p.advance()
-            yield p
+            yield p, clock
 
 
 def grouped(
@@ -219,7 +247,8 @@ def pieces(data: DataSet, first: int, settings: Settings) -> Iterator[pa.RecordB
             waiting = table.slice(step).to_batches()
 
 
-def _time(batch: pa.RecordBatch, row: int) -> float:
+def time_of(batch: pa.RecordBatch, row: int = -1) -> float:
+    """When a row was; the last one, unless told."""
     return float(batch.column("time")[row].as_py())
 
 
@@ -276,6 +305,15 @@ def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float
     return np.concatenate(parts)
 
 
+def predicted(data: DataSet, estimator: Any, given: Lesson) -> NDArray[np.float64]:
+    """What a model says of the future: the chance of the second class, or a number."""
+    if data.schema.labels[0].continuous:
+        numbers: NDArray[np.float64] = estimator.predict(given.future)
+        return numbers
+    chances: NDArray[np.float64] = estimator.predict_proba(given.future)[:, 1]
+    return chances
+
+
 def lost(data: DataSet, given: Lesson, models: Sequence[CountModel], seed: int) -> list[Lost]:
     """What each model loses, trained on a lesson."""
     found = []
@@ -286,7 +324,6 @@ def lost(data: DataSet, given: Lesson, models: Sequence[CountModel], seed: int) 
             warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is the plan
             estimator.fit(given.X, given.y)
         took = time.perf_counter() - began
-        told = estimator.predict_proba(given.future)[:, 1]
-        measured = loss(data.schema.labels[0], given.truth, told)
+        measured = loss(data.schema.labels[0], given.truth, predicted(data, estimator, given))
         found.append(Lost(model.name, measured, took, len(given.X)))
     return found

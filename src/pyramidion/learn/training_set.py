@@ -21,6 +21,9 @@ from pyramidion.learn.reduced import Reduced
 from pyramidion.learn.workload import Workload
 from pyramidion.schema import Label, Schema
 
+Piece = tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float64]]
+"""Features, labels and weights."""
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
@@ -32,6 +35,8 @@ class TrainingSet:
     reduced: Reduced = field(repr=False)
     schema: Schema = field(repr=False)
     workload: Workload
+    unit: int = 1
+    """What a row of weight 1 adds to a cell."""
 
     @property
     def label(self) -> Label:
@@ -61,13 +66,18 @@ class TrainingSet:
 
     def batches(self) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         """X and y of one batch of hot rows after the other, in the order they came."""
+        for X, y, _ in self._pieces():
+            yield X, y
+
+    def _pieces(self) -> Iterator[Piece]:
         for hot, X in self.reduced.features():
             some = X if len(self._columns) == X.shape[1] else X[:, self._columns]
             y = self.workload.y(self.schema, hot.observations, hot.batch)
-            yield Features.of(some, self.guarantee), y
+            weights = np.broadcast_to(hot.observations.weights / self.unit, len(y))
+            yield Features.of(some, self.guarantee), y, weights
 
     @property
-    def _all(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    def _all(self) -> Piece:
         """Made once; rows that leave meanwhile take it with them."""
         made = self._made
         if self.reduced.expired:
@@ -76,12 +86,12 @@ class TrainingSet:
         return made
 
     @cached_property
-    def _made(self) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        parts = list(self.batches())
+    def _made(self) -> Piece:
+        parts = list(self._pieces())
         if not parts:
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
-        X = np.concatenate([np.asarray(x) for x, _ in parts])
-        return Features.of(X, self.guarantee), np.concatenate([y for _, y in parts])
+        X, y, weights = (np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(3))
+        return Features.of(X, self.guarantee), y, weights
 
     @property
     def X(self) -> NDArray[np.float32]:  # noqa: N802
@@ -92,6 +102,15 @@ class TrainingSet:
     def y(self) -> NDArray[Any]:
         """The labels: classes as declared, or numbers where the label has edges."""
         return self._all[1]
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How many times each row is counted: 1/p where the schema names a propensity, else 1.
+
+        To be given as ``sample_weight``. Smaller propensities than `p_min` count as that one; a row
+        beyond what a person may have counted weighs nothing.
+        """
+        return self._all[2]
 
     def to_arrow(self) -> pa.Table:
         """Features and label as one table."""

@@ -7,66 +7,127 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyramidion.errors import SchemaError
-from pyramidion.evaluate import clicks, criteo, movielens
+from pyramidion.evaluate import bandits, clicks, criteo, movielens, open_bandit_log, wide
 from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.experiments.bandit import BANDIT
+from pyramidion.evaluate.experiments.evolution import EVOLUTION
 from pyramidion.evaluate.experiments.experiment import Experiment
+from pyramidion.evaluate.experiments.exposure import EXPOSURE
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
 from pyramidion.evaluate.experiments.q3 import PAIRS, Q3, RECALL, with_planted
+from pyramidion.evaluate.experiments.regression import REGRESSION
 from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
+from pyramidion.evaluate.experiments.width import WIDE, WIDTH
 from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
         *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
-        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING, TUNING),
+        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING),
+        *(REGRESSION, BANDIT, EXPOSURE, EVOLUTION, WIDE, WIDTH, TUNING),
     )
 }
 """In the order of the report."""
 
-CLICKS = 45_000_000
-QUICK_CLICKS = 100_000
+CLICKS, QUICK_CLICKS = 45_000_000, 100_000
+SHOWN, QUICK_SHOWN = 200_000, 4_000
+"""Rows of a day of the generated bandit."""
+ROWS, QUICK_ROWS = 80_000, 4_000
+"""Rows of the wide stream."""
 RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 """Click rates of Criteo-Kaggle and Criteo-Full."""
 
-REAL: dict[str, Callable[[Path], DataSet]] = {"movielens": movielens.load, "criteo": criteo.load}
+AMONG_ALL = dict.fromkeys(RATES, ("q1", "q2"))
+"""What generated clicks are for where all is asked for: the rest is told by real rows, sooner."""
+
+
+REAL: dict[str, Callable[[Path], DataSet]] = {
+    "movielens": movielens.load,
+    "criteo": criteo.load,
+    "open-bandit": open_bandit_log.load,
+    "movielens-ratings": movielens.ratings,
+}
 FOUND = {
     "movielens": ("ratings.dat", "ratings.csv"),
     "criteo": ("train.txt", "train.txt.gz", "train.parquet", "day_0", "day_0.gz"),
+    "open-bandit": ("random/all/all.csv",),
+    "movielens-ratings": ("ratings.dat", "ratings.csv"),
 }
 """Files that tell a data set's folder."""
 
+MADE: dict[str, Callable[[bool], DataSet]] = {
+    "bandit": lambda quick: bandits.generate(QUICK_SHOWN if quick else SHOWN),
+    "wide": lambda quick: wide.generate(QUICK_ROWS if quick else ROWS),
+}
+"""Generated ones, from whether a run is quick."""
 
-def data_sets(folder: Path | None, *, quick: bool, on: Sequence[str] | None) -> list[DataSet]:
-    """The data sets in a folder, or in the folders of it, and generated clicks.
+MADE_FOR = {
+    "open-bandit": ("bandit",),
+    "bandit": ("bandit",),
+    "movielens-ratings": ("regression", "evolution"),
+    "wide": ("wide", "width"),
+}
+"""The experiments that a data set is for, where it is not for all."""
 
-    Clicks with planted pairs, which are for groups, only where they are asked for.
+NEED_THEIRS = ("bandit", "regression", "wide", "width")
+"""Experiments that take no other rows than those made for them."""
+
+
+def concerns(experiment: str, data: DataSet, *, among_all: bool) -> bool:
+    """Whether an experiment is made on a data set, alone or where all figures are asked for."""
+    if data.made_for:
+        return experiment in data.made_for
+    if experiment in NEED_THEIRS:
+        return False
+    return not among_all or experiment in AMONG_ALL.get(data.name, (experiment,))
+
+
+def data_sets(
+    folder: Path | None,
+    *,
+    quick: bool,
+    on: Sequence[str] | None,
+    names: Sequence[str] = ("q1",),
+    rows: int | None = None,
+) -> list[DataSet]:
+    """The data sets in a folder, or in the folders of it, and generated ones.
+
+    What is made for one experiment only where that is among the names. Clicks with planted pairs,
+    which are for groups, only where they are asked for; ``rows`` is how many clicks there are.
     """
-    found = [] if folder is None else _real(folder, on)
+
+    def wanted(name: str) -> bool:
+        made = MADE_FOR.get(name, names)
+        return any(experiment in names for experiment in made) if on is None else name in on
+
+    found = [] if folder is None else _real(folder, wanted)
     if folder is not None and not found and on is None:
         raise SchemaError(
             f"{folder} holds no data set; give a folder with ratings.dat or ratings.csv "
-            f"(MovieLens), train.txt or train.parquet (Criteo), or one of such folders"
+            f"(MovieLens), train.txt or train.parquet (Criteo), random/all/all.csv (Open Bandit, "
+            f"for experiment bandit), or one of such folders"
         )
     if on is not None and PAIRS in on:
         found.append(with_planted(quick))
-    rows = QUICK_CLICKS if quick else CLICKS
+    found += [make(quick) for name, make in MADE.items() if wanted(name)]
+    usual = QUICK_CLICKS if quick else CLICKS
     return found + [
-        replace(clicks.generate(rows, rate=rate), name=name)
+        replace(clicks.generate(rows or usual, rate=rate), name=name)
         for name, rate in RATES.items()
         if (name in on if on is not None else name == "clicks" or not quick)
     ]
 
 
-def _real(folder: Path, on: Sequence[str] | None) -> list[DataSet]:
+def _real(folder: Path, wanted: Callable[[str], bool]) -> list[DataSet]:
     places = [folder, *sorted(below for below in folder.iterdir() if below.is_dir())]
     return [
         load(place)
         for name, load in REAL.items()
         for place in places
-        if (on is None or name in on) and any((place / file).exists() for file in FOUND[name])
+        if wanted(name) and any((place / file).exists() for file in FOUND[name])
     ]

@@ -44,6 +44,12 @@ ASIDE_OTHERWISE = 0.1
 
 Choice = tuple[float, Shares, str, Mechanism]
 
+EXACT: tuple[tuple[Shares, str, Mechanism], ...] = (
+    ("proportional", "ratio", "laplace"),
+    ("half", "shrinkage", "gaussian"),
+)
+"""The paper's way and the default one, which are also shown with weights read without privacy."""
+
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Two models against ε, a line for every way to put the noise."""
@@ -61,10 +67,12 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         f"past, with all of these rows' budget; the rest is counted, in every line.",
         drawn=() if quick else (TREES, ESTIMATES["shrinkage"]),
     )
+    lines = [(choice, False) for choice in choices(quick)]
+    lines += [] if quick else [((e, *how), True) for how in EXACT for e in EPSILONS[::-1]]
     jobs = [
-        store("shares", data, setup, chosen, choice[0], seed=seed, variant=told(choice))
-        for choice in choices(quick)
-        for setup in [_setup(data, choice, quick)]
+        store("shares", data, setup, chosen, choice[0], seed=seed, variant=told(choice, leaky))
+        for choice, leaky in lines
+        for setup in [_setup(data, choice, quick).but(leaky=leaky)]
         for seed in range(seeds)
     ]
     return figure, [baseline(data), *jobs]
@@ -83,14 +91,18 @@ def choices(quick: bool) -> Iterator[Choice]:
         yield from product(EPSILONS[::-1], SHARES, ESTIMATES, MECHANISMS)
 
 
-def told(choice: Choice) -> str:
+def told(choice: Choice, leaky: bool = False) -> str:
     """A choice but for its ε.
 
     >>> told((1.0, "half", "shrinkage", "gaussian"))
     'Gaussian, half, noise-aware'
     """
     _, shares, estimate, mechanism = choice
-    return f"{mechanism.capitalize()}, {shares}, {ESTIMATES[estimate]}"
+    leaks = f", {LEAKS}" if leaky else ""
+    return f"{mechanism.capitalize()}, {shares}, {ESTIMATES[estimate]}{leaks}"
+
+
+LEAKS = "weights read exactly, which leaks"
 
 
 def _setup(data: DataSet, choice: Choice, quick: bool) -> Setup:

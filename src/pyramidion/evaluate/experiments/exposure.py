@@ -1,0 +1,84 @@
+"""Exposure: how many rows could an intruder read, while a stream is replayed?
+
+The store's own report is asked, again and again: raw rows that are in reach at that moment, beside
+all that was collected so far. What is not hot any more is in tables under noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment
+from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.paper import references
+from pyramidion.evaluate.points import Figure, Job, Point
+from pyramidion.evaluate.stores import Setup, beginning, time_of
+
+PLACES, QUICK_PLACES = 40, 4
+WINDOWS = 10
+STEPS = 4
+"""Steps of the hot window."""
+EPSILON = 1.0
+MOMENT = 0.01
+"""Seconds after a step, when what left with it is out of reach."""
+COLLECTED = "raw store: all that was collected"
+HOT, TABLES = "hot rows", "rows in tables alone, ε = 1"
+
+
+def plan(
+    data: DataSet,
+    *,
+    quick: bool,
+    seeds: int,  # noqa: ARG001
+) -> tuple[Figure, list[Job]] | None:
+    """Rows within reach against rows collected."""
+    if data.rows >= LARGE or data.schema.labels[0].continuous:
+        return None
+    figure = Figure(
+        name="exposure",
+        data=data.name,
+        title=f"What an intruder could read, {data.title}",
+        x_label="rows collected, % of the past",
+        y_label="rows that an intruder could read",
+        log_x=False,
+        shows="value",
+        references=references("exposure", data.name),
+        text=f"At each moment the store's own exposure report: raw rows within reach, and rows "
+        f"that are in noisy tables alone. {100 * hot(data):g} % of the past is hot; the rest is "
+        f"counted in {WINDOWS} windows.",
+    )
+    setup = Setup(hot(data), EPSILON, windows=WINDOWS, knobs=QUICK if quick else {})
+    return figure, [_replayed(data, setup, QUICK_PLACES if quick else PLACES)]
+
+
+def _replayed(data: DataSet, setup: Setup, places: int) -> Job:
+    about = {"store": setup.told(), "places": places}
+
+    def run() -> list[Point]:
+        return [point for found in _told(data, setup, places) for point in found]
+
+    return Job("exposure", data.fingerprint, about, run, cost=5 + data.past / 50_000)
+
+
+def _told(data: DataSet, setup: Setup, places: int) -> Iterator[list[Point]]:
+    rows = data.past - data.past % setup.windows
+    step = max(1, round(setup.hot * rows) // STEPS)
+    with beginning(data, setup, rows, step) as (store, clock, batches):
+        collected, due = 0, 1
+        for batch in batches:
+            clock.now = max(clock.now, time_of(batch))
+            store.observe(batch)
+            store.advance()
+            collected += len(batch)
+            if collected * places < due * rows:
+                continue
+            due = collected * places // rows + 1
+            clock.now += MOMENT
+            seen = store.exposure(clock.now, clock.now)
+            x = 100 * collected / rows
+            heights = {COLLECTED: collected, HOT: seen.rows, TABLES: collected - seen.rows}
+            yield [Point(name, x, value=max(height, 1)) for name, height in heights.items()]
+
+
+EXPOSURE = Experiment("exposure", "rows an intruder could read against rows collected", plan)
