@@ -29,7 +29,7 @@ def world(made: Bandit) -> World:
     return made.world
 
 
-# --- the generated bandit --------------------------------------------------------------------------
+# --- the generated bandit ------------------------------------------------------------------------
 
 
 def test_rows_are_the_same_however_they_are_read(made: Bandit) -> None:
@@ -94,7 +94,7 @@ def test_what_was_taken_is_found_among_the_choices(made: Bandit) -> None:
     assert taken["interest"].to_pylist() == rows["interest"].to_pylist()
 
 
-# --- policies --------------------------------------------------------------------------------------
+# --- policies ------------------------------------------------------------------------------------
 
 
 def value(made: Bandit, policy: policies.Policy, days: int = 2) -> float:
@@ -150,7 +150,7 @@ def test_a_larger_p_min_bounds_what_a_row_weighs(made: Bandit) -> None:
         assert policy._store[0].training_set().weights.max() == 10
 
 
-# --- experiments -----------------------------------------------------------------------------------
+# --- experiments ---------------------------------------------------------------------------------
 
 
 def test_bandits_are_for_the_bandit_alone(made: Bandit) -> None:
