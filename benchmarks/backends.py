@@ -39,6 +39,7 @@ def main(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as url:
         redis(report, counting, url)
         files(report, counting, Path(folder) / "files")
+        cassandra(report, counting, Path(folder) / "cassandra", url)
 
 
 def counted() -> Counting:
@@ -196,3 +197,55 @@ def files(report: Report, counting: Counting, folder: Path) -> None:
     )
     told = f"{ours * 1e3:8.0f} ms   read_bytes {peer * 1e3:6.0f} ms   {ours / peer:5.2f} x"
     report.line("a snapshot", told, target="<= 1000 ms", met=ours <= 1.0)
+
+
+def cassandra(report: Report, counting: Counting, folder: Path, redis_url: str) -> None:
+    """One node, as Java runs it best; beside the driver alone, and beside Redis in turns."""
+    from tests.cassandra_nodes.ring import AbsentError, ring
+
+    folder.mkdir()
+    try:
+        with ring(folder, options=["-Xmx1g", "-XX:TieredStopAtLevel=4"]) as (node,):
+            beside_redis(report, counting, node.url("bench", replication=1), redis_url)
+    except AbsentError as reason:
+        print(f"\nbackends: {reason}")
+
+
+def beside_redis(report: Report, counting: Counting, url: str, redis_url: str) -> None:
+    from pyramidion.storage.cassandra import PIECE, SHELF, CassandraTables
+
+    store, other = CassandraTables(url), tables_at(redis_url)
+    here, there = Elsewhere(counting, store), Elsewhere(counting, other)
+    name, asked = here.generation.name, here.asked()
+    report.title(f"the same in Cassandra, published in {here.published:.1f} s")
+
+    def theirs(number: int) -> None:
+        shelves: dict[int, set[tuple[int, int]]] = {}
+        for span in asked[number]:
+            piece = span.start // PIECE
+            shelves.setdefault(span.chunk // SHELF, set()).add((span.chunk, piece))
+        store._connection().run("some", [(name, s, list(each)) for s, each in shelves.items()])
+
+    far, redis_far = here.snapshot(), there.snapshot()
+    for number in range(len(here.rows)):  # Java compiles what is asked often
+        far.featurize_one(here.rows[number])
+    ours, peer, redis_ours = medians(
+        lambda number: far.featurize_one(here.rows[number]),
+        theirs,
+        lambda number: redis_far.featurize_one(here.rows[number]),
+    )
+    told = f"{ours:8.2f} ms   cassandra-driver {peer:6.2f} ms   {ours / peer:5.2f} x"
+    report.line("a row of 39 features, uncached", told, target="<= 2 x", met=ours <= 2 * peer)
+    told = f"{redis_ours:8.2f} ms   Cassandra {ours / redis_ours:6.1f} x"
+    report.line(
+        "  the same from Redis, in turns", told, target="<= 20 x", met=ours <= 20 * redis_ours
+    )
+    loaded = best(lambda: here.snapshot(here.tables))
+    redis_loaded = best(lambda: there.snapshot(there.tables))
+    times = loaded / redis_loaded
+    told = f"{loaded * 1e3:8.0f} ms   Redis {redis_loaded * 1e3:6.0f} ms   {times:5.2f} x"
+    report.line("a snapshot", told, target="<= 10 x", met=times <= 10)
+    same = here.same(far) and here.same(here.snapshot(here.tables))
+    report.line("  features equal to the last bit", str(same), target="True", met=same)
+    for each in (store, other):
+        each.close()

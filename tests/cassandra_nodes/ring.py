@@ -109,10 +109,13 @@ class Node:
 
 
 @contextmanager
-def ring(folder: Path, size: int = 1, *, guarded: bool = False) -> Iterator[list[Node]]:
+def ring(
+    folder: Path, size: int = 1, *, guarded: bool = False, options: Sequence[str] = ()
+) -> Iterator[list[Node]]:
     """Nodes that know each other, begun together; they end with the block.
 
     Guarded ones ask for a password, and who they are; else everybody may do everything.
+    ``options`` are for Java, beside those of all.
     """
     command, jars, hosts = java(), fetched(), HOSTS[:size]
     port, storage = _free(hosts), _free(hosts)
@@ -134,7 +137,7 @@ def ring(folder: Path, size: int = 1, *, guarded: bool = False) -> Iterator[list
             }
             text = Template((HERE / "cassandra.yaml").read_text()).substitute(names)
             (own / "cassandra.yaml").write_text(text)
-            process = _begun(command, jars, own)
+            process = _begun([command, *_OPTIONS, *options], jars, own)
             nodes.append(Node(host, port, own, process, guarded))
             ends.callback(nodes[-1].kill)
         _wait(lambda: all(node.listens() for node in nodes), "listens")
@@ -164,11 +167,13 @@ def certified(host: str) -> bytes:
     return private + certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _begun(command: str, jars: Path, folder: Path) -> subprocess.Popen[bytes]:
+_OPTIONS = (f"@{HERE / 'java.options'}",)
+
+
+def _begun(java: Sequence[str], jars: Path, folder: Path) -> subprocess.Popen[bytes]:
     (agent,) = jars.glob("jamm-*.jar")
     words = [
-        command,
-        f"@{HERE / 'java.options'}",
+        *java,
         f"-javaagent:{agent}",
         f"-Dcassandra.config=file://{folder}/cassandra.yaml",
         f"-Dcassandra.storagedir={folder}",

@@ -22,8 +22,8 @@ def add(commands: Commands[Parser]) -> None:
         "url",
         metavar="URL",
         nargs="?",
-        help="file:/path, redis://host:6379/0, redis+cluster://host:6379; or env:NAME, where the "
-        "variable has it",
+        help="file:/path, redis://host:6379/0, redis+cluster://host:6379, "
+        "cassandra://host:9042/keyspace; or env:NAME, where the variable has it",
     )
     sharing.add_argument(
         "--stop", action="store_true", help="destroy the keys of what is shared, and delete it"

@@ -6,8 +6,8 @@ written once, never changed, read in parts or whole, and deleted after its key w
 
     memory      the reference, read it first
     files       file:/path, a directory that readers can mount
-    cassandra   cassandra://..., see `pyramidion.storage.cassandra`
     redis       redis://..., rediss://..., redis+cluster://..., see `pyramidion.storage.redis`
+    cassandra   cassandra://..., see `pyramidion.storage.cassandra`
 
 To write another one, implement the four methods that take opaque bytes, and have it pass
 tests/contracts/test_table_store.py against the real thing.
@@ -34,12 +34,12 @@ from pyramidion.storage.blocks import Encrypted, Generation, Indices, Opened, Sp
 from pyramidion.storage.disk import explained, sync, write_durably
 
 SCHEMES = {
-    "cassandra": "pyramidion.storage.cassandra:cassandra_tables",
     "file": "pyramidion.storage.tables:file_tables",
     "redis": "pyramidion.storage.redis:redis_tables",
     "rediss": "pyramidion.storage.redis:redis_tables",
     "redis+cluster": "pyramidion.storage.redis:redis_tables",
     "rediss+cluster": "pyramidion.storage.redis:redis_tables",
+    "cassandra": "pyramidion.storage.cassandra:cassandra_tables",
 }
 """Where each kind of table store is made of its URL; the module is imported when it is used."""
 
