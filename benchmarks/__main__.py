@@ -10,6 +10,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for the peers too: cores are shared
 
 from benchmarks import (
+    backends,
     client,
     commits,
     counting,
@@ -40,6 +41,7 @@ ALL = {
     "service": service.main,
     "dashboard": dashboard.main,
     "learning": learning.main,
+    "backends": backends.main,
 }
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "SchemaError",
     "Settings",
     "Shard",
+    "SharedTables",
     "Snapshot",
     "StateError",
     "StorageError",
@@ -90,6 +91,7 @@ _HOMES = {
     "pyramidion.settings": ("Settings",),
     "pyramidion.shard": ("Shard",),
     "pyramidion.storage.hot": ("Receipt",),
+    "pyramidion.storage.shared": ("SharedTables",),
     "pyramidion.system": ("Pyramid",),
     "pyramidion.vault.broker": ("Broker",),
     "pyramidion.vault.broker_http": ("BrokerServer",),
@@ -130,6 +132,7 @@ if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.shard import Shard
     from pyramidion.storage.hot import Receipt
+    from pyramidion.storage.shared import SharedTables
     from pyramidion.system import Pyramid
     from pyramidion.vault.broker import Broker
     from pyramidion.vault.broker_http import BrokerServer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -12,10 +13,12 @@ from pyramidion.counts.snapshot_file import snapshot_from
 from pyramidion.errors import FormatError, StateError
 from pyramidion.learn.exports import Revived
 from pyramidion.signed import key_from, unsign
+from pyramidion.storage.shared import SharedTables
 from tests.serve.services import Inside, error_of
 from tests.store.stores import DAY, rows
 
 SNAPSHOT = "/v1/streams/s/snapshot"
+CARD = "/v1/streams/s/card"
 
 
 def key(inside: Inside) -> object:
@@ -67,6 +70,26 @@ def test_an_old_snapshot_refuses_and_a_changed_one_is_found_out(shared: Inside) 
     changed = data[:200] + bytes([data[200] ^ 1]) + data[201:]
     with pytest.raises(FormatError):
         snapshot_from(changed, verifier=key(shared), clock=shared.clock)
+
+
+def test_a_card_opens_the_tables_that_a_stream_shares(shared: Inside, tmp_path: Path) -> None:
+    caller, store = shared.caller("predict"), shared.service._streams["s"].pyramid
+    assert error_of(caller.get(CARD)) == (409, "StateError")
+    store.share(f"file:{tmp_path}")
+    try:
+        answer = caller.get(CARD)
+        tables = SharedTables(
+            answer.content, f"file:{tmp_path}", key=key(shared), clock=shared.clock
+        )
+        given = rows(20, shared.clock.now, seed=3)
+        for cached in (True, False):
+            found = tables.snapshot(cached=cached)
+            assert np.array_equal(found.array(given), store.snapshot().array(given))
+        told = parsedate_to_datetime(answer.headers["expires"]).timestamp()
+        assert told == tables.expires // 1_000_000
+        assert answer.headers["cache-control"] == "no-store"
+    finally:
+        store.unshare()
 
 
 def test_there_is_no_snapshot_before_a_window_is_sealed(inside: Inside) -> None:

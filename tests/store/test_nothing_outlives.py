@@ -55,6 +55,7 @@ from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
 from pyramidion.selecting import Selection
+from pyramidion.sharing import SharedStatus
 from pyramidion.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
 from pyramidion.trials import GroupStatus
@@ -105,6 +106,10 @@ CATALOGUE = {
         "sealed": PAID,
     },  # and CHOSEN
     "uncounted": {"key": DRAWN, "block": PUBLIC, "sealed": HOT},
+    "shared": {
+        **dict.fromkeys(("name", "key", "file", "layout"), DRAWN),
+        "chunks": PUBLIC,
+    },
     "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
     "vault_files": {
         **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "gone"), PUBLIC),
@@ -124,6 +129,7 @@ ABOUT = {
 PASSING = {
     "untold": "see ENTRIES: what the audit log is about to tell",
     **dict.fromkeys(("vault", "unowed"), PUBLIC),
+    "shared": "public, and a password: the URL of a table store, encrypted under a data key",
 }
 """What some stores have beyond that, or at times."""
 ENTRIES = {
@@ -135,6 +141,8 @@ ENTRIES = {
     "rows.read": dict.fromkeys(("by", "token", "what"), PUBLIC),
     "store.reseeded": {"why": PUBLIC},
     "tables.rebuilt": {"window": PUBLIC, "why": PUBLIC},
+    "tables.shared": {"where": PUBLIC},  # no password
+    "tables.unshared": {"where": PUBLIC},
     "tables.withdrawn": {"name": PUBLIC, "why": PUBLIC},  # no name of a chosen group
 }
 """The facts of each kind of entry of an audit log."""
@@ -182,7 +190,9 @@ OUTPUTS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
         "bytes": HOT,  # the lengths of hot segments are in it
         "vault": "see VaultStatus",
+        "shared": "see SharedStatus",
     },
+    SharedStatus: dict.fromkeys(("at", "current", "to_delete", "problem"), PUBLIC),
     VaultStatus: {
         **dict.fromkeys(("url", "custodian", "files", "rows", "first", "last"), PUBLIC),
         **dict.fromkeys(("waiting_rows", "backlog_files", "backlog_since", "to_delete"), PUBLIC),
@@ -290,6 +300,8 @@ VERBS: dict[type, dict[str, str]] = {
         "export": "P1: in memory, for an edge, which drops it when its rows leave",
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
         **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
+        **dict.fromkeys(("share", "unshare"), VERB),
+        "card": PAID,  # and a key that opens nothing else
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
@@ -317,6 +329,7 @@ EXPORTS = {
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
+    "SharedTables": "P2: in memory, or encrypted in a table store; expires with its windows",
     "Revived": "P1: in memory, drops what it learned when it expires",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",
     **dict.fromkeys(("PrivateKey", "PublicKey"), DRAWN),
@@ -410,6 +423,7 @@ class Life:
         self.store.note("rows.read", by="ada", token="0", what="training set")  # noqa: S106 an id
         self.store.unregister("model")
         self.store.withdraw("name", why="regulation")
+        self.store.share(f"file:{self.folder / 'shared'}")
         for day in (131.2, 131.3):
             self.observe(day, 4)
         self.show(self.store.reseed(why="somebody was in"), self.store.verify())
@@ -418,6 +432,7 @@ class Life:
         self.show(reseeded, self.store.rebuild(*reseeded.sealed, why="tampered with"))
         self.damage("sealed")
         self.show([(each.kind, each.window) for each in self.store.mend()], self.store.verify())
+        self.store.unshare()
         self.store.backup(self.disk / "backup")
         self.store.backup(self.disk / "backup")
         self.store.close()
@@ -560,7 +575,7 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
-    known |= {"list[GroupStatus]"}
+    known |= {"list[GroupStatus]", "bytes"}  # a card
     known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):

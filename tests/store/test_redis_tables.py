@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from pyramidion.errors import (
 )
 from pyramidion.storage.blocks import Span
 from pyramidion.storage.tables import TableStore, tables_at
-from tests.contracts.test_table_store import LAYOUT, filled, loaded, same
+from tests.conftest import ROOT
+from tests.contracts.test_table_store import LAYOUT, count, filled, loaded, same
 from tests.redis_servers import RedisCluster, RedisServer, free_port, needed
 
 
@@ -163,6 +165,59 @@ def test_passwords_stand_in_no_error(tmp_path: Path) -> None:
         assert "sesame" not in repr(vars(right)["address"])
     finally:
         server.kill()
+
+
+def test_rights_as_the_documents_say_suffice_and_readers_cannot_write(tmp_path: Path) -> None:
+    needed()
+    told = (ROOT / "docs" / "backends.md").read_text("utf-8")
+    owner, reader = (
+        found.split() for found in re.findall(r"`((?:\+\w+ ?)+)`", " ".join(told.split()))
+    )
+    server = RedisServer(tmp_path / "redis")
+    try:
+        for user, rights in (("owner", owner), ("reader", reader)):
+            server.asked("acl", "setuser", user, "on", ">word", "~pyramidion:*", *rights)
+        server.asked("acl", "setuser", "default", "off")
+        at, arena = f"127.0.0.1:{server.port}/0", filled()
+        store, read = (tables_at(f"redis://{user}:word@{at}") for user in ("owner", "reader"))
+        generation = store.publish(arena, owner="o", life=60.0)
+        assert list(store.names()) == [generation.name]
+        assert same(loaded(read, generation), arena)
+        cells = read.opened(generation, LAYOUT).buckets(np.array([2, 2]), np.array([3, 900]))
+        assert len(cells) == 2
+        for forbidden in (lambda: read.delete(generation.name, 1), read.names):
+            with pytest.raises(UnreachableError, match="does not let us in"):
+                forbidden()
+        store.delete(generation.name, count(store, generation))
+        assert store.names() == {}
+    finally:
+        server.kill()
+
+
+def test_over_tls_and_only_with_a_server_that_is_known(tmp_path: Path) -> None:
+    needed()
+    key, pem = tmp_path / "key.pem", tmp_path / "cert.pem"
+    certified(key, pem)
+    port = free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", str(pem), "--tls-key-file", str(key))
+    server = RedisServer(tmp_path / "redis", *tls, "--tls-ca-cert-file", str(pem),
+                         "--tls-auth-clients", "no")  # fmt: skip
+    try:
+        url = f"rediss://127.0.0.1:{port}/0"
+        with pytest.raises(UnreachableError, match="does not answer"):
+            tables_at(url).names()
+        store = tables_at(f"{url}?ssl_ca_certs={pem}")
+        assert same(loaded(store, store.publish(filled(), owner="o")), filled())
+    finally:
+        server.kill()
+
+
+def certified(key: Path, pem: Path) -> None:
+    """A key of this machine, and a certificate by itself."""
+    given = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", *given, *names, "-keyout", str(key), "-out", str(pem)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_a_full_server_refuses_and_keeps_nothing(tmp_path: Path) -> None:

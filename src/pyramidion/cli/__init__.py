@@ -9,6 +9,7 @@ traceback. Everything heavy is imported by the command that needs it, so
     plan        propose settings, predict errors and memory
     store       create, advance, ledger, group, withdraw, backup, restore
     status      what a store holds, for people
+    sharing     complete tables for readers elsewhere
     erasing     erase one person's hot rows
     exposure    what an intruder between two moments could read
     rows_in     import, observe

@@ -168,3 +168,14 @@ def ours_to_interrupt() -> None:
     import pyarrow as pa
 
     pa.enable_signal_handlers(False)
+
+
+def url_of(text: str) -> str:
+    """The URL of a table store: as given, or as an environment variable has it (env:NAME)."""
+    name = text.removeprefix("env:")
+    if name == text:
+        return text
+    found = os.environ.get(name, "")
+    if not found:
+        raise SchemaError(f"the environment has no {name}; set it to the URL of a table store")
+    return found

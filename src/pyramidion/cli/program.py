@@ -27,6 +27,7 @@ from pyramidion.cli import (
     schema,
     serve,
     shards,
+    sharing,
     status,
     store,
     vault,
@@ -108,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_tables(commands)
     erasing.add(commands)
     store.add_copies(commands)
+    sharing.add(commands)
     vault.add(commands)
     exposure.add(commands)
     intrusion.add(commands)

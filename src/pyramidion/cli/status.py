@@ -13,6 +13,7 @@ from pyramidion.cli.text import date, several, size, table
 if TYPE_CHECKING:
     from pyramidion.settings import Settings
     from pyramidion.shards import ShardStatus
+    from pyramidion.sharing import SharedStatus
     from pyramidion.status import Status
     from pyramidion.vault.files import VaultStatus
 
@@ -89,6 +90,8 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     if found.vault is not None:
         yield "vault", _sealed(found.vault)
         yield from _on_their_way(found.vault)
+    if found.shared is not None:
+        yield "shared", _shared(found.shared)
     coming = sorted(_coming(found, settings))
     due = [f"{what} (since {date(when)})" for when, what in coming if when <= found.at]
     if found.due:
@@ -112,6 +115,13 @@ def _sealed(vault: VaultStatus) -> str:
     rows, files = several(vault.rows, "row"), several(vault.files, "file")
     held = f"{rows} in {files}, at {vault.url}"
     return f"{held}; custodian {vault.custodian}"
+
+
+def _shared(shared: SharedStatus) -> str:
+    told = [f"complete tables at {shared.at}" + ("" if shared.current else ", not those of now")]
+    if shared.to_delete:
+        told.append(f"{several(shared.to_delete, 'former set')} that nothing opens, to be deleted")
+    return "; ".join([*told, *([shared.problem] if shared.problem else [])])
 
 
 def _on_their_way(vault: VaultStatus) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from pyramidion.cli.options import (
     keys_of,
     opened,
     ours_to_interrupt,
+    url_of,
 )
 from pyramidion.cli.progress import warn
 from pyramidion.cli.schema import to_change
@@ -60,6 +61,9 @@ def add_create(commands: Commands[Parser]) -> None:
         "--custodian", metavar="FILE.pub", type=Path, help="the public key that it is sealed to"
     )
     add_shard(creating)
+    creating.add_argument(
+        "--tables", metavar="URL", help="share the complete tables there, as `share` does"
+    )
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -75,16 +79,16 @@ def create(arguments: argparse.Namespace) -> None:
     vault, custodian = arguments.vault, custodian_of(arguments.custodian)
     shard = shard_of(arguments)
     with Pyramid.create(
-        arguments.data,
-        schema,
-        settings,
+        *(arguments.data, schema, settings),
         keys=keys,
         clock=clock,
         vault=vault,
         custodian=custodian,
         shard=shard,
+        tables=None if arguments.tables is None else url_of(arguments.tables),
     ) as made:
         store = "" if made.vault is None else made.vault.store
+        shared = made.status().shared
     birth = _birth(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
@@ -100,6 +104,8 @@ def create(arguments: argparse.Namespace) -> None:
             told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
         if shard is not None:
             told |= {"shard": shard.name, "stream": shard.stream}
+        if shared is not None:
+            told |= {"shared": shared.at}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
@@ -111,6 +117,8 @@ def create(arguments: argparse.Namespace) -> None:
             f"it is shard {shard.name} of stream {shard.stream}, which has room for "
             f"{several(settings.shards, 'shard')}"
         )
+    if shared is not None:
+        print(f"complete tables are shared at {shared.at}")
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "

@@ -118,6 +118,10 @@ class Client:
 
         return FreshSnapshot(fetch, self.key, self._clock, every=every)
 
+    def card(self, stream: str) -> bytes:
+        """What opens the tables that a stream shares, for `SharedTables`; ends in a day at most."""
+        return self._calls.ask("GET", path_of("streams", stream, "card")).content
+
     def key(self) -> Ed25519PublicKey:
         """The key that the service signs with: as given, or as it told at first."""
         with self._pinning:

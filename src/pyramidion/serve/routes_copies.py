@@ -37,6 +37,14 @@ async def snapshot(call: Call) -> Response:
     return Response(data, headers=headers, media_type=BYTES)
 
 
+@routes.add("GET", "/streams/{stream}/card", "predict", "train", gives=SIGNED)
+async def card(call: Call) -> Response:
+    """What opens the shared tables: signed, and ending as the tables do (P2)."""
+    data, ends = await apart(lambda: call.stream.card(call.service.signer))
+    headers = {"Expires": _date(ends), "Cache-Control": "no-store"}
+    return Response(data, headers=headers, media_type=BYTES)
+
+
 @routes.add("GET", "/streams/{stream}/models/{model}/export", "predict", gives=SIGNED)
 async def export(call: Call) -> Response:
     """A model for an edge: signed, as raw as its rows (P1), ending as it does; audited."""

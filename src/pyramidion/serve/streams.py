@@ -84,8 +84,12 @@ class Stream:
         tag = self._etag(snapshot)
         with self._packing:  # one at a time: each takes the memory of the tables
             data = snapshot_bytes(snapshot, stream=self.name, now=now, signer=signer)
-        ends = now + LIFE
-        return data, tag, ends if snapshot.expires is None else min(ends, snapshot.expires)
+        return data, tag, _ends(snapshot, now)
+
+    def card(self, signer: Ed25519PrivateKey) -> tuple[bytes, int]:
+        """What opens the tables that are shared now, signed; and when it ends."""
+        snapshot, now = self.pyramid.snapshot(), self.now
+        return self.pyramid.card(stream=self.name, signer=signer), _ends(snapshot, now)
 
     def typical_counts(self) -> dict[str, float]:
         """How large the counts of the tables are that are served now; of none, nothing."""
@@ -117,6 +121,11 @@ class Stream:
         self._timer.join()
         self.commits.close()
         self.pyramid.close()
+
+
+def _ends(snapshot: Snapshot, now: int) -> int:
+    """When a copy ends that is made now."""
+    return now + LIFE if snapshot.expires is None else min(now + LIFE, snapshot.expires)
 
 
 Opener = Callable[[str], Pyramid]

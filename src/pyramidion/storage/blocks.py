@@ -237,7 +237,9 @@ class Opened:
             opened = self._gcm.decrypt(_nonce.pack(table, number), sealed.data, bound)
         except InvalidTag:
             raise self._damaged() from None
-        cells = np.frombuffer(opened, dtype=np.uint8).reshape(count, size)[:, :plain].reshape(-1)
+        cells = np.frombuffer(opened, dtype=np.uint8)
+        if plain < size:
+            cells = cells.reshape(count, size)[:, :plain].reshape(-1)
         start = number * int(blocks.per_chunk[table]) * plain
         room = out[start : start + count * plain]
         room[:] = cells[: room.size]

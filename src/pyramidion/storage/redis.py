@@ -33,6 +33,8 @@ from pyramidion.storage.tables import TableStore
 
 PREFIX = "pyramidion"
 INDEX = f"{PREFIX}:names"
+LONG = 65_536
+"""Bytes of a span that GET gives faster, with all that comes after, than GETRANGE copies it."""
 WITHIN = 5.0
 """Seconds that a connection or an answer may take, unless the URL says `socket_timeout`."""
 
@@ -68,13 +70,20 @@ class RedisTables(TableStore):
         if not spans:
             return []
         with self._explained() as redis:
-            pipeline = redis.pipeline(transaction=False)
-            keys = {chunk: _key(name, chunk) for chunk in {span.chunk for span in spans}}
-            for chunk, start, length in spans:
-                pipeline.getrange(keys[chunk], start, start + length - 1)
-            found: list[bytes] = pipeline.execute()
+            if len(spans) == 1 and spans[0].length >= LONG and not spans[0].start:
+                found = [(redis.get(_key(name, spans[0].chunk)) or b"")[: spans[0].length]]
+            else:
+                found = self._piped(redis, name, spans)
         if [len(data) for data in found] != [span.length for span in spans]:
             raise self.gone(name)
+        return found
+
+    def _piped(self, redis: Any, name: str, spans: Sequence[Span]) -> list[bytes]:
+        pipeline = redis.pipeline(transaction=False)
+        keys = {chunk: _key(name, chunk) for chunk in {span.chunk for span in spans}}
+        for chunk, start, length in spans:
+            pipeline.getrange(keys[chunk], start, start + length - 1)
+        found: list[bytes] = pipeline.execute()
         return found
 
     def names(self) -> dict[str, int]:

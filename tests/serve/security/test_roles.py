@@ -25,6 +25,7 @@ TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("POST", f"{S}/features"): ASK,
     ("GET", f"{S}/training-set"): frozenset({"train"}),
     ("GET", f"{S}/snapshot"): ASK,
+    ("GET", f"{S}/card"): ASK,
     ("GET", f"{S}/models"): ASK,
     ("GET", M): ASK,
     ("PUT", M): frozenset({"train"}),
