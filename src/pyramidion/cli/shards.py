@@ -74,8 +74,8 @@ def add_shard(parser: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--stream-tables",
         metavar="URL",
         required=required,
-        help="the table store where shards publish what is sealed; env:NAME for what the environment "
-        "says, so that no password stands in a command",
+        help="the table store where shards publish what is sealed; env:NAME for what an "
+        "environment variable says, so that no password stands in a command",
     )
 
 
