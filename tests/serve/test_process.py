@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import ssl
 import threading
 import time
@@ -12,9 +10,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.serve.services import Process, told_rows, wait_for
 
@@ -137,36 +132,6 @@ def test_a_stopped_service_has_let_go_of_its_stores(process: Start) -> None:
 
 
 # --- TLS ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
-    here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    chain, secret = tmp_path / "chain.pem", tmp_path / "key.pem"
-    chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return chain, secret
 
 
 def test_tls_by_certificate_files(process: Start, certificate: tuple[Path, Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,10 +193,11 @@ def test_rights_as_the_documents_say_suffice_and_readers_cannot_write(tmp_path: 
         server.kill()
 
 
-def test_over_tls_and_only_with_a_server_that_is_known(tmp_path: Path) -> None:
+def test_over_tls_and_only_with_a_server_that_is_known(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
     needed()
-    key, pem = tmp_path / "key.pem", tmp_path / "cert.pem"
-    certified(key, pem)
+    pem, key = certificate
     port = free_port()
     tls = ("--tls-port", str(port), "--tls-cert-file", str(pem), "--tls-key-file", str(key))
     server = RedisServer(tmp_path / "redis", *tls, "--tls-ca-cert-file", str(pem),
@@ -210,14 +210,6 @@ def test_over_tls_and_only_with_a_server_that_is_known(tmp_path: Path) -> None:
         assert same(loaded(store, store.publish(filled(), owner="o")), filled())
     finally:
         server.kill()
-
-
-def certified(key: Path, pem: Path) -> None:
-    """A key of this machine, and a certificate by itself."""
-    given = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", *given, *names, "-keyout", str(key), "-out", str(pem)]
-    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_a_full_server_refuses_and_keeps_nothing(tmp_path: Path) -> None:
