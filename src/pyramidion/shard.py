@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -50,9 +50,18 @@ class Shard:
         """What the names of its published tables begin with."""
         return f"{self.stream}.{self.name}"
 
+    @property
+    def anywhere(self) -> Shard:
+        """The same from whatever directory a process is started in."""
+        holder, tables = holder_at(self.keys), tables_at(self.tables)
+        tables.close()
+        keys = holder.name if self.keys.startswith("file:") else self.keys
+        shared = tables.address if isinstance(tables, FileTables) else self.tables
+        return replace(self, keys=keys, tables=shared)
+
     def sealed(self, secret: bytes) -> str:
         """As the catalogue has it: encrypted, so that a password may stand in a URL."""
-        text = json.dumps(asdict(self)).encode()
+        text = json.dumps(asdict(self.anywhere)).encode()
         return b"".join(sealed(_key(secret), [text], ABOUT.encode())).hex()
 
     @classmethod

@@ -109,16 +109,15 @@ class Shards:
         Where a key cannot be destroyed this raises. A table store or a holder that is away is told
         in the status otherwise, and tried again; nothing is kept longer for it.
         """
-        with self._store.moves:
-            self._looked = now
-            self._giving.forget(now)
-            self._leave_out(self._past(now), now)
-            self.problem, self._stale = "", False
-            for part in (self._giving.give, self._take):
-                try:
-                    part(now)
-                except AWAY as problem:
-                    self.problem = self.problem or str(problem)
+        self._looked = now
+        self._giving.forget(now)
+        self._leave_out(self._past(now), now)
+        self.problem, self._stale = "", False
+        for part in (self._giving.give, self._take):
+            try:  # without the lock of moves: who opens a window waits for no table store
+                part(now)
+            except AWAY as problem:
+                self.problem = self.problem or str(problem)
 
     def status(self) -> ShardStatus:
         """A shard and its stream."""
@@ -170,12 +169,13 @@ class Shards:
         if not gone:
             return
         self._without(gone)
-        with ExitStack() as calls:  # each is called, also where another one fails
+        with self._store.moves, ExitStack() as calls:  # each is called, also where another fails
             for call in reversed(self._store.leaving):
                 calls.callback(call, Leaving((), (), now))
             self._announce(calls, "a window of the stream is forgotten")
 
     def _announce(self, calls: ExitStack, why: str) -> None:
+        """Have everybody told, at the end, that what is served is another sum."""
         for call in reversed(self._store.changed):
             if call != self._changed:
                 calls.callback(call, why)
@@ -203,7 +203,7 @@ class Shards:
         self._waiting = len(fresh) - len(joining)
         if joining:
             with ExitStack() as calls:
-                self._announce(calls, "")
+                self._announce(calls, "")  # also where some could not be read
                 self._add(joining, entries)
 
     def _read(self, entries: Entries) -> None:

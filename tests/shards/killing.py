@@ -175,9 +175,10 @@ class Ordeal:
         outside = OUTSIDE
         while not all(map(self.ended, NAMES)):
             going = [name for name in NAMES if not self.ended(name)]
-            if outside and self.random.random() < 0.5:
+            first = len(pending) > len(rest)  # every point of sharing, while there is much to come
+            if not first and outside and (outside == OUTSIDE or self.random.random() < 0.5):
                 outside -= 1
-                self.run(dict.fromkeys(going, ""), delay=self.random.uniform(0.02, 0.4))
+                self.run(dict.fromkeys(going, ""), delay=self.random.uniform(0.02, 0.2))
             else:
                 self.run({n: f"{pending.pop()}:1" if pending else "" for n in going})
         for name in NAMES:  # once more: each has told all the others by now

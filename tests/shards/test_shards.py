@@ -17,6 +17,7 @@ from pyramidion import (
     Pyramid,
     Schema,
     SchemaError,
+    Shard,
     StateError,
 )
 from pyramidion.storage.keys import FileHolder
@@ -533,6 +534,18 @@ def test_where_shards_meet_is_encrypted_in_the_store(stream: Stream) -> None:
         if file.is_file():
             assert b"stream.key" not in file.read_bytes()
     assert stream.reopen("one")._shards.shard == stream.shard("one")
+
+
+def test_shards_meet_wherever_their_processes_are_started(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.begin("one")
+    monkeypatch.chdir(stream.folder)
+    near = Shard("clicks", "two", keys="file:keys/stream.key", tables="file:shared")
+    Pyramid.join(stream.path("two"), near, **stream.given("two")).close()
+    monkeypatch.chdir("/")
+    assert stream.reopen("two").status().shard.problem == ""
+    assert set(stream.nodes["two"].status().shard.shards) == {"one", "two"}
 
 
 def test_a_shard_shares_no_complete_tables(stream: Stream) -> None:

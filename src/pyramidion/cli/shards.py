@@ -16,6 +16,7 @@ from pyramidion.cli.options import (
     keys_of,
     opened,
     ours_to_interrupt,
+    url_of,
 )
 from pyramidion.cli.text import several, table
 from pyramidion.errors import SchemaError, StateError
@@ -73,7 +74,8 @@ def add_shard(parser: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--stream-tables",
         metavar="URL",
         required=required,
-        help="the table store where shards publish what is sealed",
+        help="the table store where shards publish what is sealed; env:NAME for what an "
+        "environment variable says, so that no password stands in a command",
     )
 
 
@@ -89,7 +91,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard | None:
             "a shard needs --stream, --shard, --stream-keys and --stream-tables; give all"
         )
     stream, name, keys, tables = given
-    return Shard(stream, name, keys=keys, tables=tables)
+    return Shard(stream, name, keys=keys, tables=url_of(tables))
 
 
 def custodian_of(path: Path | None) -> PublicKey | None:

@@ -86,7 +86,7 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
         spent = f"({found.composed_epsilon:.6g}, {found.composed_delta:g})"
         yield "people", f"{spent} spent on any person in all windows together"
     if found.shard is not None:
-        yield "shard", _shard(found.shard)
+        yield "shard", _in_stream(found.shard)
     if found.vault is not None:
         yield "vault", _sealed(found.vault)
         yield from _on_their_way(found.vault)
@@ -104,7 +104,7 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
             yield "then", f"{date(when)}  {what}"
 
 
-def _shard(shard: ShardStatus) -> str:
+def _in_stream(shard: ShardStatus) -> str:
     others = several(len(shard.shards), "shard")
     told = f"{shard.name} of stream {shard.stream}, {others}: {several(shard.rows, 'row')} in all"
     waiting = f"; {several(shard.waiting, 'window')} waiting for others" if shard.waiting else ""

@@ -60,10 +60,10 @@ def add_create(commands: Commands[Parser]) -> None:
     creating.add_argument(
         "--custodian", metavar="FILE.pub", type=Path, help="the public key that it is sealed to"
     )
+    add_shard(creating)
     creating.add_argument(
         "--tables", metavar="URL", help="share the complete tables there, as `share` does"
     )
-    add_shard(creating)
     add_store(creating)
     creating.set_defaults(run=create)
 
@@ -84,8 +84,8 @@ def create(arguments: argparse.Namespace) -> None:
         clock=clock,
         vault=vault,
         custodian=custodian,
-        tables=None if arguments.tables is None else url_of(arguments.tables),
         shard=shard,
+        tables=None if arguments.tables is None else url_of(arguments.tables),
     ) as made:
         store = "" if made.vault is None else made.vault.store
         shared = made.status().shared
@@ -102,23 +102,23 @@ def create(arguments: argparse.Namespace) -> None:
         told = {"path": str(arguments.data), "keys": keys, "guarantee": promise.to_dict()}
         if vault is not None and custodian is not None:
             told |= {"vault": vault, "custodian": custodian.fingerprint, "store": store}
-        if shared is not None:
-            told |= {"shared": shared.at}
         if shard is not None:
             told |= {"shard": shard.name, "stream": shard.stream}
+        if shared is not None:
+            told |= {"shared": shared.at}
         print(json.dumps(told | {"tables": tables, "to_change": left}))
         return
     print(f"made a store at {arguments.data}; without its key nothing opens it: {keys}")
     if vault is not None and custodian is not None:
         print(f"rows are sealed in {vault} to the custodian {custodian.fingerprint}")
         print(f"requests for them name the store {store}")
-    if shared is not None:
-        print(f"complete tables are shared at {shared.at}")
     if shard is not None:
         print(
             f"it is shard {shard.name} of stream {shard.stream}, which has room for "
             f"{several(settings.shards, 'shard')}"
         )
+    if shared is not None:
+        print(f"complete tables are shared at {shared.at}")
     print(f"each window: {str(promise).rpartition(', over')[0]}")
     print(
         f"count window {settings.count_window}, retention {settings.retention}, hot window "
