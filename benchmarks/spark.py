@@ -77,7 +77,7 @@ def counting(report: Report, folder: Path, files: list[Path]) -> None:
     assert rows == sum(window.rows for window in found.windows) == ROWS
     of = "embedded, 2 threads"
     report.ratio("files that executors read, local[2], 1 GB", read, peer, of=of, least=0.5)
-    report.ratio(f"a DataFrame of {len(some) * FILE:,} of them", frame, few, of=of, least=0.1)
+    report.ratio(f"a DataFrame of {len(some) * FILE:,} of them", frame, few, of=of, least=0.5)
     told = f"{most:6.0f} MB at most, {len(found.windows)} windows, 1 GB for Java"
     report.line("a Python worker's memory", told, target=f"<= {MOST} MB", met=most <= MOST)
 

@@ -32,6 +32,7 @@ from pyramidion.spark.shuffle import Shuffle
 from pyramidion.system import Pyramid
 
 SHOWN = 5  # reasons, in one message
+SPREAD = 4  # tasks for each core add up a window: each holds the fewer tables at once
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _recipe(
     refuse_unsafe(context)
     door.observations(empty(df))
     parts = 1 + int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-    spread = max(1, min(context.defaultParallelism, len(layout.tables), parts - 1))
+    spread = max(1, min(SPREAD * context.defaultParallelism, len(layout.tables), parts - 1))
     secret = layout.secret
     about = door.schema, door.settings, secret, layout, slots, latest
     return Recipe(*about, parts, spread, partials.HELD)

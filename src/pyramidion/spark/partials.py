@@ -33,7 +33,7 @@ from pyramidion.observations import Door, Observations
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 
-HELD = 128 << 20
+HELD = 64 << 20
 """Bytes of tables that one task holds; with what Python and Arrow take, it stays below 500 MB."""
 ROWS = 32_768
 """Rows that are counted at once; fewer where they are long."""

@@ -28,21 +28,31 @@ class Shuffle:
     """The partial counts of a DataFrame, by table and window; a context that removes them."""
 
     def __init__(self, df: Source, recipe: Recipe) -> None:
-        self._context = df.sparkSession.sparkContext
+        self._context: Any = df.sparkSession.sparkContext
         self._recipe = recipe
-        self._df = df
+        self._df: Source | None = df
         self._broadcast: Any = None
         self._rdd: Any = None
 
     def __enter__(self) -> Shuffle:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            self._df = None
+            self._context._jvm.System.gc()  # Spark removes what a job wrote that failed
+            raise
+        return self
+
+    def _make(self) -> None:
         recipe = self._recipe
         self._broadcast = self._context.broadcast(recipe)
+        if self._df is None:
+            raise StateError("this shuffle failed before; make another one")
         partials = self._df.mapInArrow(counting(self._broadcast), FORM)
         self._rdd = partials.repartitionById(recipe.parts, "part").rdd
         if self._rdd.getNumPartitions() != recipe.parts:
-            self.__exit__()
             raise StateError("Spark changed the parts of a shuffle; this is a bug")
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._rdd is not None:
@@ -52,7 +62,7 @@ class Shuffle:
                     cleaner.get().doCleanupShuffle(shuffle, True)
             self._rdd = None
         if self._broadcast is not None:
-            self._broadcast.destroy(blocking=True)
+            self._broadcast.destroy(blocking=True)  # the stream's secret is in it
             self._broadcast = None
 
     def facts(self) -> Facts:
