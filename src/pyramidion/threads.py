@@ -6,10 +6,12 @@ what is begun, and so that nothing moves while something else does.
 
 from __future__ import annotations
 
+import os
 import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from pyramidion.errors import StateError
@@ -20,12 +22,27 @@ INTAKE, KEEPER = "pyramidion intake", "pyramidion keeper"
 CLOSED = "this store is closed; open it again"
 
 
+BEHIND = 10
+"""How far the keeper stands back, as `nice` counts it."""
+
+
+def step_back(by: int = BEHIND) -> None:
+    """Let this thread, and those that it starts, wait for others who want its processor.
+
+    Sealing computes for seconds, mostly past Python's lock. Who comes with one row meanwhile is not
+    to wait until the system's scheduler takes turns, which is after milliseconds.
+    """
+    me = threading.get_native_id()
+    with suppress(OSError):  # where that is not allowed, it is done in the same rank
+        os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + by)
+
+
 class Threads:
     """Intake and keeper."""
 
     def __init__(self) -> None:
         self._intake = ThreadPoolExecutor(1, INTAKE)
-        self._keeper = ThreadPoolExecutor(1, KEEPER)
+        self._keeper = ThreadPoolExecutor(1, KEEPER, step_back)
         self.kept: Future[object] | None = None
         """What the keeper does, or did, and nobody waits for."""
 

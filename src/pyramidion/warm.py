@@ -11,11 +11,14 @@ import json
 
 import numpy as np
 import pyarrow as pa
+from sklearn.linear_model import LogisticRegression
 
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.counts.selection import Coded
+from pyramidion.counts.snapshot import Snapshot
 from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
+from pyramidion.learn.linear import Linear
 from pyramidion.observations import Door
 from pyramidion.people import LEAST, People
 from pyramidion.schema import Categorical, Continuous, Label, Schema
@@ -60,6 +63,16 @@ def _schema(weight: str | None) -> Schema:
     )
 
 
+def _predict(snapshot: Snapshot) -> None:
+    """One row through a linear model, from its features and from JSON."""
+    width = len(snapshot.names)
+    X = np.arange(2 * width, dtype=np.float32).reshape(2, width)
+    model = Linear.of(LogisticRegression().fit(X, [0, 1]), (0, 1))
+    if model is not None:
+        model.chances(X[0])
+        model.chances_of_json(snapshot, b"{}")
+
+
 def _count_people(rows: pa.Table) -> None:
     schema = Schema(
         features=[Categorical("text")], label=Label("y", classes=[0, 1]), unit="whole", time="time"
@@ -96,6 +109,7 @@ def warm() -> None:
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
         fresh.snapshot().featurize_one({"text": "a", "whole": "b", "binned": 1})
+    _predict(snapshot)
     KeyCounts().add(np.arange(3, dtype=np.uint64), np.ones(1, dtype=np.int64))
     coded = Coded(np.zeros((3, 4), np.uint32), np.zeros(4, np.int64), np.array([512, 512]))
     coded.scores([((0, 1), (2,))])

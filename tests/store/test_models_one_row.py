@@ -11,7 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pyramidion import Pyramid, SchemaError, StateError
+from pyramidion import ObservationError, Pyramid, SchemaError, StateError
+from pyramidion.errors import ExpiredError
 from tests.store.stores import DAY, START, Stand
 from tests.store.test_exports import store
 
@@ -45,6 +46,22 @@ def test_one_row_of_features_is_answered_as_the_row_is(store: Pyramid, estimator
     found = model.proba_one(features)
     assert np.array_equal(found, model.predict_proba(snapshot, ROW)[0])
     assert found.sum() == pytest.approx(1, abs=1e-4)  # in 32 bits
+
+
+@pytest.mark.parametrize("only", [None, ["b"]])
+@pytest.mark.parametrize("estimator", MODELS, ids=str)
+def test_a_row_in_json_is_answered_as_its_features_are(
+    store: Pyramid, estimator: Any, only: Any
+) -> None:
+    model, snapshot = store.register("m", estimator, label="bit", only=only), store.snapshot()
+    for body in (b'{"a": "3", "b": "y"}', b'{"b": "y", "a": "\\u0033", "other": [1]}'):
+        found = model.proba_json(body, snapshot)
+        assert np.array_equal(found, model.proba_one(snapshot.featurize_one(ROW), snapshot))
+    with pytest.raises(ObservationError):
+        model.proba_json(b'{"a": "3"}', snapshot)
+    snapshot.expire("it is over")
+    with pytest.raises(ExpiredError):
+        model.proba_json(b'{"a": "3", "b": "y"}', snapshot)
 
 
 def test_with_the_snapshot_a_model_picks_its_own_features(store: Pyramid) -> None:

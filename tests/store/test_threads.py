@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import StateError
+from pyramidion.threads import BEHIND, Threads
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -342,3 +344,20 @@ def test_a_forked_child_that_closes_the_store_closes_nothing(stand: Stand) -> No
     assert observed(store, rows(5)).accepted == 5
     stand.clock.pass_(HOUR)
     assert stand.reopen().status().hot_rows == 10
+
+
+def test_the_keeper_stands_back_from_who_asks_and_who_sends() -> None:
+    def rank() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def started() -> int:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(rank).result()
+
+    threads = Threads()
+    try:
+        behind = min(rank() + BEHIND, 19)
+        assert threads.move(rank) == threads.move(started) == behind
+        assert threads.take(rank) == rank()
+    finally:
+        threads.close()

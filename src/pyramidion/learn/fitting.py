@@ -39,6 +39,7 @@ HEAD = 8  # bytes of a length
 POLL, IDLE = 20, 1_000  # milliseconds between two looks at the child, and at the store
 BEGINS = 60.0  # seconds that a process may take to begin
 SOON = 5.0  # seconds that a child has to be gone after its last answer
+BEHIND = 10  # how far a child stands back, as `nice` counts it
 LATE = "it took longer than `train_within` allows"
 JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"
@@ -280,7 +281,8 @@ def _outlived(child: int, store: int) -> int:
 def _answer(answers: int) -> int:
     """In the child: read the jobs, do them, answer one after the other."""
     try:
-        os.nice(5)  # who serves comes first
+        os.nice(BEHIND)  # who serves comes first, and need not wait for its turn
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         with open(0, "rb", buffering=0, closefd=False) as raw:
             work = _receive(raw)
         with os.fdopen(answers, "wb") as stream, parallel_config(backend="threading"):

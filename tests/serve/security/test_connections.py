@@ -131,6 +131,36 @@ def test_both_lengths_are_not_understood(place: Place) -> None:
     assert told(place[1].send(head(place[0], *fields) + b"[]"))[0] == 400
 
 
+@pytest.mark.parametrize("hosts", ["", "Host: x\r\nHost: y\r\n"])
+def test_a_request_has_one_host(place: Place, hosts: str) -> None:
+    assert told(place[1].send(f"GET /healthz HTTP/1.1\r\n{hosts}\r\n".encode()))[0] == 400
+
+
+def test_fields_behind_a_body_are_none_of_its_header(place: Place) -> None:
+    fields = "Host: x", "Transfer-Encoding: chunked", "Connection: close"
+    begun = "\r\n".join([f"POST {PATH} HTTP/1.1", *fields, "", ""]).encode()
+    late = f"Authorization: Bearer {place[0].token('observe')}\r\n".encode()
+    found = place[1].send(begun + b"2\r\n[]\r\n0\r\n" + late + b"\r\n")
+    assert told(found) == (401, "UnknownCallerError")
+
+
+@pytest.mark.parametrize("more", [b"1;" + b"x" * 64, b"0\r\nx: " + b"y" * 64])
+def test_what_stands_beside_a_body_is_bounded_too(place: Place, more: bytes) -> None:
+    with place[1].connect() as made:
+        made.sendall(head(place[0], "Transfer-Encoding: chunked") + more)
+        assert cut_off(made, b"z" * 1_024, 0.001)
+    assert alive(place[1])
+
+
+def test_an_answer_that_was_begun_is_whole_whatever_comes_behind_it(place: Place) -> None:
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    found = place[1].send(asked + b"GARBAGE\r\n\r\n")
+    length = int(found.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+    body = found.partition(b"\r\n\r\n")[2]
+    assert json.loads(body[:length])["openapi"]
+    assert told(body[length:])[0] == 400
+
+
 def test_bytes_beyond_the_length_are_no_second_request(place: Place) -> None:
     found = place[1].send(head(place[0], "Content-Length: 2") + b"[]GARBAGE\r\n\r\n")
     assert found.count(b"HTTP/1.1 ") == 2
