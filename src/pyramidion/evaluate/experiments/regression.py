@@ -22,8 +22,10 @@ from pyramidion.learn.scaling import FlooredScaler
 SHARES = (0.002, 0.008, 0.03, 0.1, 0.3)
 QUICK_SHARES = (0.1,)
 NOISY = (0.008, 0.03, 0.1)
-RAW = ((LINEAR, 0.01), (LINEAR, 0.1), (LINEAR, 0.3), (HASHED, 0.1), (HASHED, 1.0))
-RAW = (*RAW, (FACTORIZATION, 0.1), (FACTORIZATION, 1.0))
+RAW = (
+    *((LINEAR, 0.01), (LINEAR, 0.1), (LINEAR, 0.3)),
+    *((HASHED, 0.1), (HASHED, 1.0), (FACTORIZATION, 0.1), (FACTORIZATION, 1.0)),
+)
 """Raw models, and the shares of the past that they learn."""
 EPSILON = 1.0
 COUNTED = "linear regression"
