@@ -196,3 +196,23 @@ def test_without_hot_rows_there_is_nothing_to_train_on(stand: Stand) -> None:
     store.advance()
     with pytest.raises(StateError, match="the hot window is empty"):
         store.training_set().X  # noqa: B018
+
+
+def test_rows_weigh_what_they_are_counted(stand: Stand) -> None:
+    schema = Schema(time="t", label=SCHEMA.label, features=SCHEMA.features, weight="p")
+    store = stand.create(schema, hot_window="6d", p_min=0.1, weight_unit=2)
+    odds = np.array([1.0, 0.5, 0.3, 0.01] * 10)
+    observed(store, rows(40).append_column("p", pa.array(odds)))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    again = rows(40, stand.clock.now).append_column("p", pa.array(odds))
+    observed(store, again)
+    weights = store.training_set().weights
+    assert weights.tolist() == [1.0, 2.0, 3.0, 10.0] * 10  # in halves: 6 of 2 · 1/0.3
+    with pytest.raises(AttributeError):
+        store.training_set().weights = weights  # type: ignore[misc]
+
+
+def test_without_propensities_all_rows_weigh_one(stand: Stand) -> None:
+    store, _ = rolled(stand)
+    assert store.training_set().weights.tolist() == [1.0] * 50

@@ -92,7 +92,7 @@ def add(commands: Commands[Parser]) -> None:
         "--clicks",
         metavar="ROWS",
         type=_positive,
-        help="how many clicks are generated (default: 45 million, a million for all, 100,000 with "
+        help="how many clicks are generated (default: 45 million, a million for all, 60,000 with "
         "--quick)",
     )
     evaluating.add_argument(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyramidion.demo.plots import INK, PALE, STYLE
 from pyramidion.evaluate.axes import Across, Upright, number, spread_out
-from pyramidion.evaluate.points import Figure, Point, Reference
+from pyramidion.evaluate.points import OF_SEEDS, Figure, Point, Reference
 from pyramidion.evaluate.running import Mean, means
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def _scales(figure: Figure, lines: Lines) -> tuple[Across, Upright]:
     fixed = [known.ratio for known in figure.references] + [1.0] * (figure.shows == "ratio")
     wanted = [mean.mean for name in lines if not _is_grey(name) for mean in lines[name]] + fixed
     bands = [edge for mean in found for edge in (mean.low, mean.high)]
-    heights = [mean.mean for mean in found] + fixed
+    if figure.band != OF_SEEDS:  # intervals are the point, to their ends
+        wanted += [edge for edge in bands if math.isfinite(edge)]
+    heights = [mean.mean for mean in found] + fixed + (wanted if figure.band != OF_SEEDS else [])
     across = Across([mean.x for mean in found], beside, log=figure.log_x)
     return across, Upright(heights, wanted, bands, wide=figure.shows == "value")
 

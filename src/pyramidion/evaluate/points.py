@@ -65,6 +65,9 @@ class Reference:
     note: str = ""
 
 
+OF_SEEDS = "least to most of several seeds"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One picture of the report: how its points are drawn and what they are beside."""
@@ -86,7 +89,7 @@ class Figure:
     """A plain paragraph: what is shown."""
     drawn: Sequence[str] = ()
     """Words that the names of all drawn lines hold, where there are too many lines to draw."""
-    band: str = "least to most of several seeds"
+    band: str = OF_SEEDS
     """What the band around a line is."""
 
     @property

@@ -34,7 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """In the order of the report."""
 
-CLICKS, QUICK_CLICKS = 45_000_000, 100_000
+CLICKS, QUICK_CLICKS = 45_000_000, 60_000
 SHOWN, QUICK_SHOWN = 200_000, 4_000
 """Rows of a day of the generated bandit."""
 ROWS, QUICK_ROWS = 80_000, 4_000

@@ -51,7 +51,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
 def _makers(data: Bandit, quick: bool, seeds: int) -> Iterator[tuple[str, dict[str, Any], Make]]:
     """The policies: a name, what is told of each, and how it is made."""
     yield RAW, {"raw": dict(policies.RAW)}, lambda: RawPolicy(data)
-    if not quick:
+    if not quick and data.world is not None:
         own = {"cb_type": "ips", "learning_rate": 0.02, "bit_precision": 18}  # the paper's
         yield RAW_IPS, {"raw": own}, lambda: RawPolicy(data, **own)
     told = {"counts": dict(policies.COUNTS), "p_min": data.p_min}
@@ -173,37 +173,41 @@ def _estimated(data: Bandit, quick: bool, seeds: int) -> tuple[Figure, list[Job]
         name=NAME,
         data=data.name,
         title=f"Click rates of policies, estimated, {data.title}",
-        x_label="days that policies were judged on",
+        x_label="policies, side by side",
         y_label="clicks per item shown",
         log_x=False,
         shows="value",
         band="95 % intervals",
         drawn=(DOUBLY,),
         text="Policies learn day by day from both logs, and are judged on what was shown at random "
-        "the day after. Bands are intervals of 95 %: what few clicks tell. Drawn are doubly "
-        "robust estimates; inverse propensity scores (IPS) and self-normalised ones (SNIPS) are "
-        "among the numbers.",
+        "the day after, on all days together. Bars are intervals of 95 %: what few clicks tell. "
+        "Drawn are doubly robust estimates; inverse propensity scores (IPS) and self-normalised "
+        "ones (SNIPS) are among the numbers.",
     )
     jobs = [
         _job(data, told, _judging(data, name, told, make))
-        for name, told, make in _makers(data, quick, 1 if quick else seeds)
+        for name, told, make in _makers(data, quick, seeds)
     ]
     return figure, [*jobs, _logs(data)]
+
+
+PLACES = {RAW: ("policy on raw rows", 1), COUNTS: (f"policy on {COUNTS}", 2)}
+PLACES[PRIVATE] = f"policy on {PRIVATE}", 3
+RANDOM, OTHER, TOLD = 4, 5, 6
+"""Where each policy stands."""
 
 
 def _judging(
     data: Bandit, name: str, told: Mapping[str, Any], make: Make
 ) -> Callable[[], list[Point]]:
     def run() -> list[Point]:
-        judged, found = _Judged([], [], [], [], []), []
+        judged, (named, place) = _Judged([], [], [], [], []), PLACES[name]
         with make() as policy:
             for day, (start, stop) in enumerate(data.days[:-1]):
                 policy.learn(data.table(start, stop))
                 judged.add(data, data.judged(data.table(*data.days[day + 1])), policy)
-                for way, estimate in judged.estimates(data.p_min).items():
-                    named = f"{name}, {way}"
-                    found.append(_point(named, day + 1, estimate, int(told.get("seed", 0))))
-        return found
+        seed, found = int(told.get("seed", 0)), judged.estimates(data.p_min)
+        return [_point(f"{named}, {way}", place, each, seed) for way, each in found.items()]
 
     return run
 
@@ -213,17 +217,17 @@ def _logs(data: Bandit) -> Job:
 
     def run() -> list[Point]:
         first, last = data.days[1][0], data.days[-1][1]
-        rows, days = data.table(first, last), len(data.days) - 1
+        rows = data.table(first, last)
         random = data.judged(rows)
         other = rows.filter(pa.compute.not_equal(rows["policy"], "random"))
         found = [
-            _point(f"{name} itself, {DOUBLY}", days, _mean(some))
-            for name, some in (("random", random), ("bts", other))
+            _point(f"{name} itself, by its own log (as {DOUBLY})", place, _mean(some))
+            for name, place, some in (("random", RANDOM, random), ("bts", OTHER, other))
         ]
         even = 1 / data.choices(other).sizes
         log = (other[data.label].to_numpy(), even, other[data.weight].to_numpy())
         told = {"IPS": ips(*log, p_min=data.p_min), "SNIPS": snips(*log, p_min=data.p_min)}
-        return found + [_point(f"random by the log of bts, {w}", days, e) for w, e in told.items()]
+        return found + [_point(f"random by the log of bts, {w}", TOLD, e) for w, e in told.items()]
 
     return Job(NAME, data.fingerprint, {"logs": len(data.days), "p_min": data.p_min}, run)
 
@@ -234,9 +238,9 @@ def _mean(rows: pa.Table) -> Estimate:
     return ips(rows["click"].to_numpy(), sure, sure, p_min=1.0)
 
 
-def _point(name: str, day: int, estimate: Estimate, seed: int = 0) -> Point:
+def _point(name: str, place: int, estimate: Estimate, seed: int = 0) -> Point:
     detail = {"interval": [estimate.low, estimate.high], "rows": estimate.rows}
-    return Point(name, day, value=estimate.value, seed=seed, detail=detail)
+    return Point(name, place, value=estimate.value, seed=seed, detail=detail)
 
 
 BANDIT = Experiment(NAME, "clicks of policies on weighted counts and on raw rows", plan)

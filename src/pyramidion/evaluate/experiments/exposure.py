@@ -15,7 +15,7 @@ from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup, beginning, time_of
 
-PLACES, QUICK_PLACES = 40, 4
+PLACES, QUICK_PLACES = 20, 4
 WINDOWS = 10
 STEPS = 4
 """Steps of the hot window."""
@@ -40,7 +40,7 @@ def plan(
         data=data.name,
         title=f"What an intruder could read, {data.title}",
         x_label="rows collected, % of the past",
-        y_label="rows that an intruder could read",
+        y_label="thousands of rows that an intruder could read",
         log_x=False,
         shows="value",
         references=references("exposure", data.name),
@@ -76,9 +76,9 @@ def _told(data: DataSet, setup: Setup, places: int) -> Iterator[list[Point]]:
             due = collected * places // rows + 1
             clock.now += MOMENT
             seen = store.exposure(clock.now, clock.now)
-            x = 100 * collected / rows
+            x = round(100 * collected / rows)
             heights = {COLLECTED: collected, HOT: seen.rows, TABLES: collected - seen.rows}
-            yield [Point(name, x, value=max(height, 1)) for name, height in heights.items()]
+            yield [Point(name, x, value=height / 1_000) for name, height in heights.items()]
 
 
 EXPOSURE = Experiment("exposure", "rows an intruder could read against rows collected", plan)

@@ -55,7 +55,7 @@ def _counts(data: DataSet, quick: bool, seeds: int) -> list[Job]:
     if data.rows >= LARGE:
         return [_nested(data, LARGE_SHARES)]
     return [
-        store("q1", data, setup, models(data), 100 * share, seed=seed)
+        store("q1", data, setup, models(data, quick=quick), 100 * share, seed=seed)
         for share in (QUICK_SHARES if quick else SHARES)
         for setup in [Setup(share, knobs=QUICK if quick else {})]
         for seed in range(seeds if share < ENOUGH else 1)

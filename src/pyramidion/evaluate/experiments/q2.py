@@ -63,7 +63,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
     )
     repeated = 1 if data.rows >= LARGE else seeds
     jobs = [
-        store("q2", data, setup, models(data), epsilon, seed=seed)
+        store("q2", data, setup, models(data, quick=quick), epsilon, seed=seed)
         for epsilon in _epsilons(data, quick)
         for setup in [Setup(hot(data), epsilon=epsilon, knobs=QUICK if quick else {})]
         for seed in range(repeated)

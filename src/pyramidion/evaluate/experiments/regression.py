@@ -19,10 +19,14 @@ from pyramidion.evaluate.raw_models import FACTORIZATION, HASHED, LINEAR, best_m
 from pyramidion.evaluate.stores import Setup
 from pyramidion.learn.scaling import FlooredScaler
 
-SHARES = (0.002, 0.008, 0.03, 0.1, 0.3, 1.0)
+SHARES = (0.002, 0.008, 0.03, 0.1, 0.3)
 QUICK_SHARES = (0.1,)
-NOISY = (0.008, 0.03, 0.1, 0.3)
-RAW_SHARES = (0.01, 0.1, 0.3)
+NOISY = (0.008, 0.03, 0.1)
+RAW = (
+    *((LINEAR, 0.01), (LINEAR, 0.1), (LINEAR, 0.3)),
+    *((HASHED, 0.1), (HASHED, 1.0), (FACTORIZATION, 0.1), (FACTORIZATION, 1.0)),
+)
+"""Raw models, and the shares of the past that they learn."""
 EPSILON = 1.0
 COUNTED = "linear regression"
 
@@ -105,9 +109,7 @@ def _raw(data: DataSet) -> list[Job]:
     """Raw models on as many rows, and on all."""
     return [
         raw("regression", data, best_model(data.name, name), share, 100 * share)
-        for name in (FACTORIZATION, LINEAR, HASHED)
-        for share in (*RAW_SHARES, 1.0)
-        if (name, share) != (LINEAR, 1.0)
+        for name, share in RAW
     ]
 
 
