@@ -64,10 +64,10 @@ class DataSet:
 def kind(name: str) -> str:
     """The data set that one is like: rare clicks are clicks, and those with planted pairs.
 
-    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("criteo")
-    ('clicks', 'clicks', 'criteo')
+    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("movielens-people"), kind("criteo")
+    ('clicks', 'clicks', 'movielens', 'criteo')
     """
-    return name.removesuffix("-rare").removesuffix("-pairs")
+    return name.removesuffix("-rare").removesuffix("-pairs").removesuffix("-people")
 
 
 def of_table(name: str, title: str, schema: Schema, table: pa.Table, fingerprint: str) -> DataSet:

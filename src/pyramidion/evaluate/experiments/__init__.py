@@ -33,8 +33,15 @@ QUICK_CLICKS = 100_000
 RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 """Click rates of Criteo-Kaggle and Criteo-Full."""
 
-REAL: dict[str, Callable[[Path], DataSet]] = {"movielens": movielens.load, "criteo": criteo.load}
+REAL: dict[str, Callable[[Path], DataSet]] = {
+    "movielens": movielens.load,
+    "movielens-people": movielens.load_people,
+    "criteo": criteo.load,
+}
+ASKED = ("movielens-people",)
+"""Those that are for groups, and made only where they are asked for."""
 FOUND = {
+    "movielens-people": ("users.dat",),
     "movielens": ("ratings.dat", "ratings.csv"),
     "criteo": ("train.txt", "train.txt.gz", "train.parquet", "day_0", "day_0.gz"),
 }
@@ -44,7 +51,8 @@ FOUND = {
 def data_sets(folder: Path | None, *, quick: bool, on: Sequence[str] | None) -> list[DataSet]:
     """The data sets in a folder, or in the folders of it, and generated clicks.
 
-    Clicks with planted pairs, which are for groups, only where they are asked for.
+    Clicks with planted pairs and ratings by people, which are for groups, only where they are
+    asked for.
     """
     found = [] if folder is None else _real(folder, on)
     if folder is not None and not found and on is None:
@@ -68,5 +76,6 @@ def _real(folder: Path, on: Sequence[str] | None) -> list[DataSet]:
         load(place)
         for name, load in REAL.items()
         for place in places
-        if (on is None or name in on) and any((place / file).exists() for file in FOUND[name])
+        if (name not in ASKED if on is None else name in on)
+        and any((place / file).exists() for file in FOUND[name])
     ]
