@@ -516,6 +516,16 @@ def test_ratings_are_movielens(file: str, tmp_path: Path, loaded: list[Path]) ->
     assert loaded == [place, place]
 
 
+def test_ratings_by_people_are_there_only_where_asked_for(
+    tmp_path: Path, loaded: list[Path]
+) -> None:
+    touched(tmp_path / "any" / "users.dat")
+    touched(tmp_path / "any" / "ratings.dat")
+    assert names(tmp_path) == ["movielens", "clicks"]
+    assert names(tmp_path, on=["movielens-people"]) == ["movielens-people"]
+    assert loaded == [tmp_path / "any"] * 2
+
+
 @pytest.mark.parametrize(
     "file", ["train.txt", "train.txt.gz", "train.parquet", "day_0", "day_0.gz"]
 )

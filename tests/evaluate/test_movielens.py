@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyramidion import Settings
 from pyramidion.errors import ObservationError, SchemaError, StorageError
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.movielens import load
+from pyramidion.evaluate.movielens import load, load_people
 from pyramidion.observations import Door
 
 RATINGS = [(2, 10, 5, 300), (1, 20, 3, 200), (2, 20, 4, 100), (1, 10, 1, 200)]
@@ -185,3 +185,19 @@ def test_parts_of_the_ratings_join(million: DataSet, cuts: tuple[int, int, int])
 def test_a_store_takes_the_ratings(million: DataSet) -> None:
     door = Door(million.schema, Settings(epsilon=1.0), b"secret")
     assert len(door.observations(million.table(0, 5_000))) == 5_000
+
+
+def test_ratings_by_people_know_who_rated_but_not_which_user(tmp_path: Path) -> None:
+    folder = dat(tmp_path)
+    users = sorted({row["user"] for row in all_of(load(folder)).to_pylist()})
+    write(folder / "users.dat", "::", [(u, "FM"[u % 2], 10 * u, u, "00000") for u in users])
+    data = load_people(folder)
+    by_user, by_people = all_of(load(folder)), all_of(data)
+    told = by_user["user"].to_pylist()
+    assert by_people["gender"].to_pylist() == ["FM"[u % 2] for u in told]
+    assert by_people["age"].to_pylist() == [10 * u for u in told]
+    assert by_people["occupation"].to_pylist() == told
+    assert "user" not in (*by_people.column_names, *data.schema.feature_names)
+    assert by_people["liked"] == by_user["liked"]
+    assert data.name == "movielens-people"
+    assert data.fingerprint != load(folder).fingerprint

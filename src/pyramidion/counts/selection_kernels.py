@@ -52,9 +52,11 @@ def score_pairs(
     classes: Any,
     prior: Any,
     scores: Any,
+    found: Any,
     told: Any,
 ) -> None:
-    """Q of each pair of rows of ``codes`` in units of 1/UNIT, and n times its mutual information.
+    """Q of each pair of rows of ``codes`` in units of 1/UNIT, how many keys there are, and n times
+    the mutual information.
 
     With n_key rows of a key, c of them with label l, and π = ``prior`` / WEIGHT,
     Q = Σ_key ⌊(‖A‖² - B) UNIT / 2 n_key⌋ / UNIT with A = Σ(e_y - π) and B = Σ‖e_y - π‖².
@@ -115,7 +117,7 @@ def score_pairs(
                 information -= totals[label] * math.log(totals[label])
         if rows:
             information += rows * math.log(rows)
-        scores[pair], told[pair] = score, information
+        scores[pair], found[pair], told[pair] = score, held, information
 
 
 @njit(cache=True, nogil=True)

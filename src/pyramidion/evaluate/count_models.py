@@ -7,6 +7,7 @@ get little of it. That is public knowledge here, not read off rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -156,3 +157,16 @@ def few_valued(schema: Schema) -> list[str]:
     """The features of few values, as the schema declares them."""
     sizes = {f.name: getattr(f, "codes", None) for f in schema.features}
     return [name for name, codes in sizes.items() if codes is not None and codes <= FEW]
+
+
+def group_needs(data: DataSet, schema: Schema) -> dict[str, float]:
+    """What groups get of their part of the budget, by the same rule: little where values are few.
+
+    A group of two features of few values has few itself.
+    """
+    sizes = {f.name: getattr(f, "codes", None) or math.inf for f in schema.features}
+    little = LITTLE.get(kind(data.name), 0.1)
+    return {
+        ",".join(group): little if math.prod(sizes[f] for f in group) <= FEW**2 else 1.0
+        for group in schema.groups
+    }

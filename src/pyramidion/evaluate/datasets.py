@@ -66,11 +66,11 @@ class DataSet:
 def kind(name: str) -> str:
     """The data set that one is like: rare clicks are clicks, and those with planted pairs.
 
-    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("movielens-ratings"), kind("criteo")
+    >>> kind("clicks-rare"), kind("clicks-pairs"), kind("movielens-people"), kind("criteo")
     ('clicks', 'clicks', 'movielens', 'criteo')
     """
     like, _, what = name.rpartition("-")
-    return like if what in ("rare", "pairs", "ratings") else name
+    return like if what in ("rare", "pairs", "ratings", "people") else name
 
 
 def of_table(name: str, title: str, schema: Schema, table: pa.Table, fingerprint: str) -> DataSet:

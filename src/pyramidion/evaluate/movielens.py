@@ -5,6 +5,9 @@ Read are the folders of 1M and 10M (``ratings.dat``, ``movies.dat``) and of 20M,
 paper. Features are the user, the movie, and a 0 or 1 for each genre: 20 with the 18 of 1M.
 The catalogue of movies is public, so movies have a domain; users are open.
 
+1M also says who the users are (``users.dat``). `load_people` has gender, age and occupation as
+features in the place of the user: what is told so is also known of users who are new.
+
 Rows keep the place of their movie in the catalogue, and genres are looked up as rows are read, so
 32 million made-up ratings fit into 2.2 GB of memory while they are loaded.
 """
@@ -29,6 +32,7 @@ LIKED = 4
 
 LOWEST, HIGHEST = 0.5, 5.0
 LABELS = ("liked", "rating")
+PEOPLE = ("gender", "age", "occupation")
 
 
 def load(path: str | Path, label: str = "liked") -> DataSet:
@@ -53,6 +57,41 @@ def ratings(path: str | Path) -> DataSet:
     """The ratings of a folder as numbers."""
     data = load(path, "rating")
     return replace(data, name="movielens-ratings", made_for=("regression", "evolution"))
+
+
+def load_people(path: str | Path) -> DataSet:
+    """The ratings of 1M by what is known of the users, and not by who they are."""
+    (file,) = find(path, ("users.dat",))
+    data, people = load(path), _people(file)
+    about = [people[name].combine_chunks() for name in PEOPLE]
+    features = [
+        Categorical(name, domain=sorted(column.unique().to_pylist()))
+        for name, column in zip(PEOPLE, about, strict=True)
+    ]
+
+    def read(start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        for batch in data.read(start, stop):
+            place = pc.index_in(batch["user"], value_set=people["user"].combine_chunks())
+            columns = {name: batch[name] for name in batch.schema.names if name != "user"}
+            told = dict(zip(PEOPLE, (column.take(place) for column in about), strict=True))
+            yield pa.record_batch(columns | told)
+
+    schema = replace(data.schema, features=(*data.schema.features[1:], *features))
+    return replace(
+        data,
+        name="movielens-people",
+        title=f"{data.title}, by gender, age and occupation",
+        schema=schema,
+        read=read,
+        fingerprint=f"{data.fingerprint}-{fingerprint([file])}",
+    )
+
+
+def _people(file: Path) -> pa.Table:
+    number = pa.int32()
+    names = ("user", *PEOPLE, "zip")
+    fields = _fields(user=number, gender=pa.string(), age=number, occupation=number)
+    return pa.concat_tables(Lines(file, fields, "::", names, shape="::".join(names)).read())
 
 
 def _title(rows: int) -> str:

@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.trials import SURE
 from pyramidion.evaluate.aside import chosen_groups, coded_rows, private_shares
-from pyramidion.evaluate.count_models import CountModel, mechanism, shares
+from pyramidion.evaluate.count_models import CountModel, group_needs, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
 from pyramidion.privacy.selection import LEAKY, Method
@@ -219,11 +219,11 @@ def grouped(
     coded = coded_rows(data.read(0, first), schema, paying)
     for group in chosen_groups(coded, schema, paying, **asked):
         schema = schema.plus(group)
-    names = [",".join(group) for group in schema.groups]
-    usual = sum(settings.share(name) for name in schema.feature_names)
-    each = setup.group_share / (1 - setup.group_share) * usual / max(len(names), 1)
     shares = {name: settings.share(name) for name in schema.feature_names}
-    return schema, replace(settings, shares=shares | dict.fromkeys(names, each))
+    needs = group_needs(data, schema)
+    whole = setup.group_share / (1 - setup.group_share) * sum(shares.values())
+    each = {name: whole * need / sum(needs.values()) for name, need in needs.items()}
+    return schema, replace(settings, shares=shares | each)
 
 
 def pieces(data: DataSet, first: int, settings: Settings) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,10 @@
 """Choosing groups privately: noisy top-k, or sample-and-aggregate by the center of attention.
 
 **One row.** Blanking a row with label y changes the Q of *every* group by between c - 1 and c,
-c = ½‖e_y - π‖², and so each gain, Q(ab) - Q(a) - Q(b), by between -1 - c and 2 - c: numbers
-within a *spread* of 1 and of 3 (the proof is in docs/privacy.md). Rounding each key's term down
-to 1/UNIT makes the spread of a Q larger by at most 2/UNIT.
+c = ½‖e_y - π‖²: numbers within a *spread* of 1. What a part says of the group's rows changes by
+between c - 1 - 1/16 and c + 2/16, and so each gain by numbers within 3 + 6/16 (the proof is in
+docs/privacy.md). Rounding each key's term down to 1/UNIT makes the spread of a Q larger by at most
+2/UNIT; that of a gain by at most 12/UNIT.
 
 **top-k** (the default): each group is one draw of the exponential mechanism, P ∝ exp(ε u / s),
 with s the spread of the utilities' changes and without the chosen ones from then on; so the log
@@ -44,7 +45,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts.selection import Coded, Group, Pair, grown, pairs_of
+from pyramidion.counts.selection import MOST_PER_ROW, Coded, Group, Pair, grown, pairs_of
 from pyramidion.counts.selection_kernels import UNIT
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy.budget import Unit, gaussian_variance, laplace_scale
@@ -62,7 +63,8 @@ MOST_FEATURES = 64
 SPREAD_OF_QUALITY = UNIT + 2
 """Within so much lie the changes of all Q when one row is blanked, in units of 1/UNIT."""
 
-SPREAD_OF_GAIN = 3 * SPREAD_OF_QUALITY
+SPREAD_OF_GAIN = 3 * UNIT + 6 * MOST_PER_ROW + 12
+"""The same of gains."""
 
 HIGHEST = 0.02
 """Gains per row are clamped to this in a block: stronger groups need no search."""

@@ -51,8 +51,12 @@ REAL: dict[str, Callable[[Path], DataSet]] = {
     "criteo": criteo.load,
     "open-bandit": open_bandit_log.load,
     "movielens-ratings": movielens.ratings,
+    "movielens-people": movielens.load_people,
 }
+ASKED = ("movielens-people",)
+"""Those that are for groups, and made only where they are asked for."""
 FOUND = {
+    "movielens-people": ("users.dat",),
     "movielens": ("ratings.dat", "ratings.csv"),
     "criteo": ("train.txt", "train.txt.gz", "train.parquet", "day_0", "day_0.gz"),
     "open-bandit": ("random/all/all.csv",),
@@ -97,13 +101,16 @@ def data_sets(
 ) -> list[DataSet]:
     """The data sets in a folder, or in the folders of it, and generated ones.
 
-    What is made for one experiment only where that is among the names. Clicks with planted pairs,
-    which are for groups, only where they are asked for; ``rows`` is how many clicks there are.
+    What is made for one experiment only where that is among the names. Clicks with planted pairs
+    and ratings by people, which are for groups, only where they are asked for; ``rows`` is how many
+    clicks there are.
     """
 
     def wanted(name: str) -> bool:
-        made = MADE_FOR.get(name, names)
-        return any(experiment in names for experiment in made) if on is None else name in on
+        if on is not None:
+            return name in on
+        made = () if name in ASKED else MADE_FOR.get(name, names)
+        return any(experiment in names for experiment in made)
 
     found = [] if folder is None else _real(folder, wanted)
     if folder is not None and not found and on is None:

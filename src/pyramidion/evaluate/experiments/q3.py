@@ -31,9 +31,9 @@ PLANTED = 8
 """Pairs of columns of generated clicks that have weights of their own."""
 
 ROWS, QUICK_ROWS = 1_000_000, 60_000
-HOT = {"movielens": 0.1}
+HOT = {"movielens": 0.1, "movielens-people": 0.1}
 """The share of the past that is hot: columns of groups need more rows than those of features."""
-ASIDE = {PAIRS: 0.4}
+ASIDE = {PAIRS: 0.4, "movielens-people": 0.4}
 ASIDE_OTHERWISE = 0.1
 NOT_QUICK = ("criteo", "clicks")
 """Data sets of so many sketches that a quick run leaves them out."""
