@@ -239,7 +239,7 @@ def test_weights_are_read_from_the_rows_aside_alone(
 ) -> None:
     times = list[float]()
 
-    def watched(batches: Iterator[pa.RecordBatch], *_: Any) -> dict[str, float]:
+    def watched(batches: Iterator[pa.RecordBatch], *_: Any, **__: Any) -> dict[str, float]:
         times.extend(t for batch in batches for t in batch.column("time").to_pylist())
         return {"user": 3.0}
 

@@ -153,7 +153,8 @@ def test_the_knobs_of_a_store_are_those_of_windows_by_time_and_of_reserves() -> 
         "hot_window", "hot_rows", "hot_step", "hot_step_rows",
         "max_skew", "origin", "checkpoint_rows", "train_within", "weights_every", "bins_share",
         "bins_every", "selection_share", "selection", "selection_groups", "selection_parts",
-        "selection_every", "selection_tables", "trial_windows", "rebuild_share", "unit_block",
+        "selection_every", "selection_tables", "trial_windows", "shards", "shard_wait",
+        "rebuild_share", "unit_block",
         "vault_every", "vault_rows", "vault_retention",
     ]  # fmt: skip
 

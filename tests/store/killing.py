@@ -38,7 +38,7 @@ REBUILD = Fraction(1, 100)
 
 OUTSIDE = 3  # kills from outside, of each store
 TWICE = 2  # times that each is killed again before anybody looks at it
-TRIES = 10
+TRIES = 20
 KILLS = [
     point
     for point in killpoints.POINTS

@@ -67,16 +67,16 @@ def test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_d
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A state without the rows, or half of them, would subtract to exact counts."""
-    from pyramidion.storage.tables import Tables
+    from pyramidion.storage.table_files import TableFiles
 
     written: list[tuple[str, int]] = []
-    real = Tables.write
+    real = TableFiles.write
 
-    def write(self: Tables, arena: Any, kind: str, *given: Any, **named: Any) -> Any:
+    def write(self: TableFiles, arena: Any, kind: str, *given: Any, **named: Any) -> Any:
         written.append((kind, arena.rows))
         return real(self, arena, kind, *given, **named)
 
-    monkeypatch.setattr(Tables, "write", write)
+    monkeypatch.setattr(TableFiles, "write", write)
     store = went_on(stand)
     assert written == [("sealed", 40), ("complete", 40), ("sealed", 41), ("complete", 81)]
     for number, table in zip(states(store), HISTORY.values(), strict=True):

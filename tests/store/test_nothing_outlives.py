@@ -55,6 +55,7 @@ from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
 from pyramidion.schedule import Advance
 from pyramidion.selecting import Selection
+from pyramidion.shards import ShardStatus
 from pyramidion.sharing import SharedStatus
 from pyramidion.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.tampering import Damage
@@ -191,6 +192,11 @@ OUTPUTS: dict[type, dict[str, str]] = {
         "bytes": HOT,  # the lengths of hot segments are in it
         "vault": "see VaultStatus",
         "shared": "see SharedStatus",
+        "shard": "see ShardStatus",
+    },
+    ShardStatus: {
+        **dict.fromkeys(("stream", "name", "shards", "left", "rows", "waiting"), PUBLIC),
+        "problem": "public: why the table store or the key holder did not answer",
     },
     SharedStatus: dict.fromkeys(("at", "current", "to_delete", "problem"), PUBLIC),
     VaultStatus: {
@@ -303,6 +309,7 @@ VERBS: dict[type, dict[str, str]] = {
         "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
         **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
         **dict.fromkeys(("share", "unshare"), VERB),
+        **dict.fromkeys(("join", "remove_shard"), VERB),
         "card": PAID,  # and a key that opens nothing else
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
@@ -331,6 +338,7 @@ EXPORTS = {
     ),
     **dict.fromkeys(("LearningCurve", "TrainingSet"), "P1: in memory, expire with their rows"),
     "Client": "keeps nothing; a snapshot it takes is P2, in memory, and expires with its windows",
+    "Shard": PUBLIC,  # and where keys are; the catalogue has it encrypted
     "SharedTables": "P2: in memory, or encrypted in a table store; expires with its windows",
     "Revived": "P1: in memory, drops what it learned when it expires",
     "CountFeaturizer": "P2: in memory, with a ledger of its own",

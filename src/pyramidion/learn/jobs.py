@@ -131,8 +131,8 @@ def _loss(
     return "log loss", _log_loss(given, y, classes)
 
 
-def _log_loss(given: NDArray[np.float64], y: NDArray[Any], classes: tuple[Value, ...]) -> float:
+def _log_loss(given: NDArray[Any], y: NDArray[Any], classes: tuple[Value, ...]) -> float:
     order = np.argsort(np.array(classes), kind="stable")  # as scikit-learn wants them
-    clipped = np.clip(given[:, order], TINY, 1.0)
+    clipped = np.clip(given[:, order].astype(np.float64), TINY, 1.0)
     shares = clipped / clipped.sum(axis=1, keepdims=True)
     return float(log_loss(y, shares, labels=np.array(classes)[order]))
