@@ -277,7 +277,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     VaultExposed: dict.fromkeys(("files", "rows", "grants"), PUBLIC),
     Gap: dict.fromkeys(("start", "stop", "why"), PUBLIC),
     ledger.Report: dict.fromkeys(
-        ("windows", "k", "unit", "retained", "composed_epsilon", "composed_delta"), PUBLIC
+        ("windows", "k", "unit", "retained", "composed_epsilon", "composed_delta", "shards"), PUBLIC
     ),
     ledger.WindowReport: dict.fromkeys(
         ("number", "unit", "budget", "lines", "spent", "left", "epsilon", "delta"), PUBLIC
@@ -316,7 +316,7 @@ VERBS: dict[type, dict[str, str]] = {
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "typical_counts": PAID,  # of its noisy cells alone
-        **dict.fromkeys(("featurize_json", "vector_of_json", "estimates"), PAID),
+        **dict.fromkeys(("featurize_json", "vector_of_json", "through", "estimates"), PAID),
         **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
