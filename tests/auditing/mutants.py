@@ -349,8 +349,8 @@ MUTANTS = (
         (
             Edit(
                 "privacy/selection.py",
-                "SPREAD_OF_GAIN = 3 * SPREAD_OF_QUALITY",
-                "SPREAD_OF_GAIN = 3 * SPREAD_OF_QUALITY // 2",
+                "SPREAD_OF_GAIN = 3 * UNIT + 6 * MOST_PER_ROW + 12",
+                "SPREAD_OF_GAIN = (3 * UNIT + 6 * MOST_PER_ROW + 12) // 2",
             ),
         ),
         "tests/privacy/test_selection.py::"
