@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from pyramidion.errors import StateError
 
 T = TypeVar("T")
 
-INTAKE, KEEPER = "pyramidion intake", "pyramidion keeper"
+INTAKE, KEEPER, ASIDE = "pyramidion intake", "pyramidion keeper", "pyramidion aside"
 CLOSED = "this store is closed; open it again"
 
 
-BEHIND = 10
+BEHIND = 15
 """How far the keeper stands back, as `nice` counts it."""
+PATIENCE = 60.0
+"""Seconds that work may stand aside altogether before it goes on in the keeper's own rank."""
 
 
 def step_back(by: int = BEHIND) -> None:
@@ -35,6 +38,39 @@ def step_back(by: int = BEHIND) -> None:
     me = threading.get_native_id()
     with suppress(OSError):  # where that is not allowed, it is done in the same rank
         os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + by)
+
+
+class Aside:
+    """A thread of the keeper's for long computing past Python's lock: it gives way at once.
+
+    A system's scheduler lets who runs finish a turn of milliseconds, however low its rank; only
+    its idle class makes room whenever somebody else wakes. That class may be starved where others
+    want all processors, and nobody may leave it again: so each piece is handed over alone, Python's
+    own work stays in the keeper, and so does everything once this lasted for ``patience``.
+    """
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        kept = threading.current_thread().name.startswith(KEEPER)
+        self._pool = ThreadPoolExecutor(1, ASIDE, _give_way) if kept else None
+        self._until = time.monotonic() + patience
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def do(self, verb: Callable[[], T]) -> T:
+        """Do a piece aside, or here: who is not the keeper waits for nobody."""
+        if self._pool is None or time.monotonic() >= self._until:
+            return verb()
+        return self._pool.submit(emptied, verb).result()
+
+
+def _give_way() -> None:
+    with suppress(OSError, AttributeError):  # not allowed, or another system
+        os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
 
 
 class Threads:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +18,8 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import StateError
-from pyramidion.threads import BEHIND, Threads
+from pyramidion.privacy.noise import Noise
+from pyramidion.threads import ASIDE, BEHIND, KEEPER, Aside, Threads
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -359,5 +361,65 @@ def test_the_keeper_stands_back_from_who_asks_and_who_sends() -> None:
         behind = min(rank() + BEHIND, 19)
         assert threads.move(rank) == threads.move(started) == behind
         assert threads.take(rank) == rank()
+    finally:
+        threads.close()
+
+
+def test_the_keepers_noise_is_drawn_aside(monkeypatch: pytest.MonkeyPatch, stand: Stand) -> None:
+    drawn: list[str] = []
+    fill = Noise.fill
+
+    def noted(*given: Any) -> None:
+        drawn.append(threading.current_thread().name)
+        fill(*given)
+
+    monkeypatch.setattr(Noise, "fill", noted)
+    stand.create().reseed(why="a test")
+    assert drawn
+    assert all(name.startswith(ASIDE) for name in drawn)
+
+
+def test_what_is_done_aside_is_in_a_class_that_gives_way_at_once() -> None:
+    def rank() -> int:
+        return os.sched_getscheduler(threading.get_native_id())
+
+    def ranks() -> tuple[int, int]:
+        with Aside() as aside:
+            return aside.do(rank), rank()
+
+    threads = Threads()
+    try:
+        assert threads.move(ranks) == (os.SCHED_IDLE, os.SCHED_OTHER)
+        assert ranks()[0] == os.SCHED_OTHER  # who is not the keeper does it itself
+    finally:
+        threads.close()
+
+
+def test_work_that_stood_aside_for_too_long_goes_on_in_the_keeper() -> None:
+    def where() -> list[str]:
+        with Aside(patience=0.2) as aside:
+            first = aside.do(lambda: threading.current_thread().name)
+            time.sleep(0.2)
+            return [first, aside.do(lambda: threading.current_thread().name)]
+
+    threads = Threads()
+    try:
+        first, second = threads.move(where)
+    finally:
+        threads.close()
+    assert first.startswith(ASIDE)
+    assert second.startswith(KEEPER)
+
+
+def test_what_fails_aside_fails_in_the_keeper_and_leaves_no_thread() -> None:
+    def failing() -> None:
+        with Aside() as aside:
+            aside.do(lambda: 1 // 0)
+
+    threads = Threads()
+    try:
+        with pytest.raises(ZeroDivisionError):
+            threads.move(failing)
+        assert not [t for t in threading.enumerate() if t.name.startswith(ASIDE)]
     finally:
         threads.close()

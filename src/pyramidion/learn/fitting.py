@@ -35,11 +35,12 @@ from typing import IO, Any, TypeVar
 
 from joblib import parallel_config  # type: ignore[import-untyped]
 
+from pyramidion.threads import BEHIND
+
 HEAD = 8  # bytes of a length
 POLL, IDLE = 20, 1_000  # milliseconds between two looks at the child, and at the store
 BEGINS = 60.0  # seconds that a process may take to begin
 SOON = 5.0  # seconds that a child has to be gone after its last answer
-BEHIND = 10  # how far a child stands back, as `nice` counts it
 LATE = "it took longer than `train_within` allows"
 JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"

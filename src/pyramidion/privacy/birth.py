@@ -25,6 +25,7 @@ from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.schema import bare
 from pyramidion.settings import Settings
+from pyramidion.threads import Aside
 
 Reserves = dict[str, Fraction]
 """Shares of the budget that a window keeps back, by purpose."""
@@ -209,9 +210,10 @@ class Birth:
             noise = self.noises[table]
             if noise is None:
                 raise PrivacyError("a table without noise in a private window; this is a bug")
-            noise.fill(cells, source)
+            aside.do(lambda: noise.fill(cells, source))
 
-        return Arena.noisy(self.layout, most, fill)
+        with Aside() as aside:
+            return Arena.noisy(self.layout, most, fill)
 
     def guarantee(self, windows: int) -> Guarantee:
         """What the sealed tables of so many windows promise."""
