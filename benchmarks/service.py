@@ -40,6 +40,10 @@ MOST, AIM, MOST_TAIL = 1.03, 1.02, 1.10
 """What a prediction from a row may take, by one from a vector: the median, and the 99th."""
 MOST_BUSY = 2.0
 LEAST_ARROW, LEAST_GROUPED = 0.5, 20.0
+DISTURBING: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("a window seals and the next is born", "/reseed", {"why": "benchmark"}),
+    ("a model is trained", "/models/click/retrain", {}),
+)
 CONNECTIONS = 32
 ROUNDS = 3
 ALL_ROLES = ("observe", "train", "predict", "admin")
@@ -257,20 +261,23 @@ def busy(report: Report, served: Served) -> None:
     line, other = Line(served), Line(served)
     by_row, _ = _asked(line, served)
     quiet = [_timed(line, by_row[place % 200]) for place in range(2_000)]
-    done = threading.Event()
+    done, doing = threading.Event(), [""]
 
     def disturb() -> None:
         with suppress(Exception):
             for _ in range(2):
-                other.ask("POST", "/reseed", {"why": "benchmark"})
-                other.ask("POST", "/models/click/retrain", {})
+                for doing[0], path, told in DISTURBING:
+                    other.ask("POST", path, told)
         done.set()
 
     thread = threading.Thread(target=disturb)
     thread.start()
-    loud = []
+    loud: list[float] = []
+    during: dict[str, list[float]] = {what: [] for what, *_ in DISTURBING}
     while not done.is_set():
-        loud.append(_timed(line, by_row[len(loud) % 200]))
+        what, took = doing[0], _timed(line, by_row[len(loud) % 200])
+        loud.append(took)
+        during.get(what, []).append(took)
     thread.join()
     beside = _beside_a_stranger(line, by_row)
     line.close()
@@ -282,6 +289,12 @@ def busy(report: Report, served: Served) -> None:
     told += f" ({len(loud)} asked)"
     met = tails[0] <= MOST_BUSY * tails[1]
     report.line("99th percentile", told, target=f"<= {MOST_BUSY:g} x", met=met)
+    for what, some in during.items():
+        tail = float(np.percentile(some, 99))
+        print(
+            f"       of it while {what}: {tail * 1e6:.0f} µs, {tail / tails[1]:.2f} x "
+            f"({sum(some):.0f} s)"
+        )
     tail = float(np.percentile(beside, 99))
     print(
         f"       beside a stranger that only computes: {tail * 1e6:.0f} µs, {tail / tails[1]:.2f} x"

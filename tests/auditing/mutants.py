@@ -26,6 +26,7 @@ STATISTICAL = "tests/auditing/test_statistical.py"
 STRUCTURAL = "tests/auditing/test_structural.py"
 KILLED = "tests/auditing/test_killed.py"
 TREES = "tests/store/test_trees.py"
+SHARED = "tests/contracts/test_table_store.py"
 GREEN, RED = 0, 1  # exit codes of pytest
 
 
@@ -367,6 +368,39 @@ MUTANTS = (
         ),
         "tests/privacy/test_selection.py::"
         "test_draws_fit_the_mass_function_of_the_utilities_over_their_spread",
+    ),
+    Mutant(
+        "counts in bulk without noise",
+        (Edit("bulk.py", "arena = birth.arena()", "arena = Arena.exact(birth.layout)"),),
+        "tests/store/test_bulk.py::"
+        "test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_disk",
+    ),
+    Mutant(
+        "populating tables that are shared",
+        (
+            Edit(
+                "storage/blocks.py",
+                "not isinstance(arena, Arena) or not arena.sealed or arena.raw",
+                "not isinstance(arena, Arena) or arena.raw",
+            ),
+        ),
+        f"{SHARED}::test_a_checkpoint_is_refused[memory]",
+    ),
+    Mutant(
+        "shared tables as raw as their rows",
+        (
+            Edit(
+                "storage/blocks.py",
+                "not isinstance(arena, Arena) or not arena.sealed or arena.raw",
+                "not isinstance(arena, Arena) or not arena.sealed",
+            ),
+        ),
+        f"{SHARED}::test_tables_as_raw_as_their_rows_are_refused[memory]",
+    ),
+    Mutant(
+        "a shared block that opens in another place",
+        (Edit("storage/blocks.py", "place = _place.pack(table, block)", "place = bytes(16)"),),
+        f"{SHARED}::test_swapped_blocks_are_refused[memory]",
     ),
     Mutant(
         "noise for k rows of a person who has more",

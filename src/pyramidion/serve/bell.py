@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from pyramidion.serve.refusals import surprise
+
 T = TypeVar("T")
+Told = Callable[[Future[T]], None]
 
 
 class Bell:
@@ -19,35 +23,46 @@ class Bell:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._kept: deque[tuple[Future[Any], asyncio.Future[Any]]] = deque()
+        self._kept: deque[tuple[Future[Any], Told[Any]]] = deque()
         self._rung = False
 
     def answer(self, promise: Future[T]) -> asyncio.Future[T]:
         """What a promise of another thread gives, to be awaited; who gives up cancels it."""
         waiting: asyncio.Future[T] = self.loop.create_future()
         waiting.add_done_callback(lambda it: promise.cancel() if it.cancelled() else None)
-        promise.add_done_callback(lambda it: self._ring(it, waiting))
+        self.tell(promise, lambda it: _settle(it, waiting))
         return waiting
 
-    def _ring(self, promise: Future[Any], waiting: asyncio.Future[Any]) -> None:
+    def tell(self, promise: Future[T], told: Told[T]) -> None:
+        """Call ``told`` with a promise of another thread in the loop, once it is kept."""
+        promise.add_done_callback(lambda it: self._ring(it, told))
+
+    def _ring(self, promise: Future[Any], told: Told[Any]) -> None:
         """In whatever thread keeps the promise."""
-        self._kept.append((promise, waiting))
+        self._kept.append((promise, told))
         if not self._rung and not self.loop.is_closed():
             self._rung = True
             self.loop.call_soon_threadsafe(self._hand_out)
 
     def _hand_out(self) -> None:
-        """In the loop. What is kept from here on rings again."""
+        """In the loop. What is kept from here on rings again; one that fails keeps no other."""
         self._rung = False
         while self._kept:
-            promise, waiting = self._kept.popleft()
-            if waiting.done():  # who asked has left
-                continue
-            if promise.cancelled():
-                waiting.cancel()
-                continue
-            problem = promise.exception()
-            if problem is None:
-                waiting.set_result(promise.result())
-            else:
-                waiting.set_exception(problem)
+            promise, told = self._kept.popleft()
+            try:
+                told(promise)
+            except Exception as problem:
+                surprise(problem)
+
+
+def _settle(promise: Future[T], waiting: asyncio.Future[T]) -> None:
+    if waiting.done():  # who asked has left
+        return
+    if promise.cancelled():
+        waiting.cancel()
+        return
+    problem = promise.exception()
+    if problem is None:
+        waiting.set_result(promise.result())
+    else:
+        waiting.set_exception(problem)

@@ -9,9 +9,15 @@ come behind a body are none of its header.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
+from pyramidion.serve.lane import Lane
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.refusals import JSON, shaped
 
@@ -21,9 +27,12 @@ HEADERS = (
     "cache-control: no-store\r\nconnection: close\r\n\r\n"
 )
 
+Begun = tuple[RequestResponseCycle, Any]
+"""A request on its connection, and the app that answers it."""
 
-def connections(limits: Limits) -> type[HttpToolsProtocol]:
-    """The kind of connections that keep to some limits."""
+
+def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
+    """The kind of connections that keep to some limits; what a lane takes goes its way."""
 
     class Connection(HttpToolsProtocol):
         """One connection."""
@@ -35,6 +44,9 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
         _pending = 0
         """Bytes that came since a header, a part of a body or its end was whole."""
         _in_body = False
+        _begun: Begun | None = None
+        """A request that may be for the lane; known once all that came with it is read."""
+        _beginning = False
         _garbled = False
         """Whether what came behind a whole request is not HTTP; told once that is answered."""
 
@@ -63,6 +75,7 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
                 return
             self._pending += len(data)
             super().data_received(data)
+            self._begin()
             if self._pending > limits.header_bytes and not self.transport.is_closing():
                 self.send_400_response("")
 
@@ -78,6 +91,26 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
                 raise ValueError  # told as what is not HTTP
             self._pending, self._in_body = 0, True
             super().on_headers_complete()
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            """Begin to answer, or wait for what came with it."""
+            if lane.wants(cycle):
+                self._begun = cycle, app
+            else:
+                super()._start_asgi_task(cycle, app)
+
+        def _begin(self) -> None:
+            """Answer what waited: by the lane, if that is all of it and nothing is odd."""
+            if self._beginning:  # what is answered at once begins the next one: not one in another
+                return
+            self._beginning = True
+            try:
+                while self._begun is not None:
+                    (cycle, app), self._begun = self._begun, None
+                    if cycle.more_body or not lane.take(cycle):
+                        super()._start_asgi_task(cycle, app)
+            finally:
+                self._beginning = False
 
         def on_body(self, body: bytes) -> None:
             """Take a part of the body."""
@@ -113,6 +146,7 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
             """Begin to wait for the next request."""
             self._since = self.loop.time() + self.timeout_keep_alive
             super().on_response_complete()
+            self._begin()
             if self._garbled and not self.transport.is_closing():
                 self._tell_unread()
 

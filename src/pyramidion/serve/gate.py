@@ -7,6 +7,7 @@ which would print what it says.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +24,7 @@ CALLER = "pyramidion.caller"
 """Where in a request's scope the id of the caller's token stands, once it is known."""
 PLACE = "pyramidion.place"
 """Where in a request's scope it stands which place it has taken, to be given back at its end."""
+Header = tuple[bytes, bytes]
 ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of all answers that do not say otherwise,"""
 SECURE = (b"strict-transport-security", b"max-age=%d" % (365 * 86_400))
@@ -99,15 +101,8 @@ class Passage:
         """What goes out, under the headers that all answers have."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            self._add_headers(message)
+            message["headers"] = headed(self._scope, message.get("headers", ()))
         await self._send(message)
-
-    def _add_headers(self, message: Message) -> None:
-        headers = message["headers"] = list(message.get("headers", ()))
-        there = {name for name, _ in headers}
-        headers += [each for each in ALWAYS if each[0] not in there]
-        if self._scope["scheme"] == "https" and SECURE[0] not in there:
-            headers.append(SECURE)
 
     async def break_off(self, problem: Exception) -> None:
         """After an error: say so, or where the answer has begun, leave it seen to have no end."""
@@ -120,20 +115,31 @@ class Passage:
 
     def done(self) -> None:
         """Count it and log it. How long a body was tells of its rows, and a log outlives them."""
-        self._service.admission.release(self._came)
-        if PLACE in self._scope:
-            self._service.admission.leave(self._scope[PLACE])
-        seconds = time.perf_counter() - self._begun
-        method = self._scope["method"] if self._scope["method"] in METHODS else "other"
-        route = getattr(self._scope.get("route"), "path", UNROUTED)
         status = self._status or 499  # the caller left, and got nothing
-        self._service.metrics.answered(route, method, status, seconds)
-        told: dict[str, Any] = {
-            "method": method,
-            "route": route,
-            "status": status,
-            "seconds": round(seconds, 6),
-        }
-        if CALLER in self._scope:
-            told["token"] = self._scope[CALLER]
-        logs.request(told)
+        finished(self._service, self._scope, status, self._came, self._begun)
+
+
+def headed(scope: Scope, given: Iterable[Header]) -> list[Header]:
+    """The headers of an answer, with those that all have."""
+    headers = list(given)
+    there = {name for name, _ in headers}
+    headers += [each for each in ALWAYS if each[0] not in there]
+    if scope["scheme"] == "https" and SECURE[0] not in there:
+        headers.append(SECURE)
+    return headers
+
+
+def finished(service: Service, scope: Scope, status: int, came: int, begun: float) -> None:
+    """Give back what a request held, count it and log it."""
+    service.admission.release(came)
+    if PLACE in scope:
+        service.admission.leave(scope[PLACE])
+    seconds = time.perf_counter() - begun
+    method = scope["method"] if scope["method"] in METHODS else "other"
+    route = getattr(scope.get("route"), "path", UNROUTED)
+    service.metrics.answered(route, method, status, seconds)
+    told: dict[str, Any] = {"method": method, "route": route, "status": status}
+    told["seconds"] = round(seconds, 6)
+    if CALLER in scope:
+        told["token"] = scope[CALLER]
+    logs.request(told)

@@ -41,6 +41,10 @@ def _second(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
+Moment = tuple[float, dict[str, Any]]
+"""When a request was answered, and what is told of it."""
+
+
 def moment(seconds: float) -> str:
     """A moment as lines tell it.
 
@@ -99,7 +103,7 @@ class Behind(logging.Handler):
         super().__init__()
         self.setFormatter(Lines())
         self._stream = stream
-        self._lines: deque[str] = deque(maxlen=MOST)
+        self._lines: deque[str | Moment] = deque(maxlen=MOST)
         self._dropped = 0
         self._stop = threading.Event()
         self._writer = threading.Thread(target=self._write, name="pyramidion log", daemon=True)
@@ -109,8 +113,8 @@ class Behind(logging.Handler):
         """Take a line."""
         self.take(self.format(record))
 
-    def take(self, line: str) -> None:
-        """Take a line that is made."""
+    def take(self, line: str | Moment) -> None:
+        """Take a line, or what one is made of when it is written."""
         self._dropped += len(self._lines) == MOST
         self._lines.append(line)  # the oldest goes where there is no room
 
@@ -122,7 +126,7 @@ class Behind(logging.Handler):
     def _write_all(self) -> None:
         lines = []
         while self._lines:
-            lines.append(self._lines.popleft())
+            lines.append(_made(self._lines.popleft()))
         missing, self._dropped = self._dropped, 0
         if missing:
             lines.append(msgspec.json.encode({"event": "lines dropped", "lines": missing}).decode())
@@ -143,12 +147,18 @@ _writing: list[Behind] = []
 
 
 def request(told: dict[str, Any]) -> None:
-    """Tell of a request, past what `logging` does for each record, which takes twice as long."""
-    if _writing:
-        line = {"time": moment(time.time()), "level": "info", "event": "request", **told}
-        text = msgspec.json.encode(line).decode()
-        for each in _writing:
-            each.take(text)
+    """Tell of a request, past what `logging` does for each record; the line is made later."""
+    now = time.time()
+    for each in _writing:
+        each.take((now, told))
+
+
+def _made(line: str | Moment) -> str:
+    if isinstance(line, str):
+        return line
+    seconds, told = line
+    about = {"time": moment(seconds), "level": "info", "event": "request"}
+    return msgspec.json.encode(about | told).decode()
 
 
 @contextmanager

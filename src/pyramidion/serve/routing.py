@@ -169,15 +169,18 @@ class Routes:
             )
 
 
-def handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+Handle = Callable[[Request], Awaitable[Response]]
+
+
+def handler(route: Route, service: Service) -> Handle:
     """What answers a route's requests, whatever becomes of them."""
-    kind = "observations" if route.roles == {"observe"} else "requests"
+    place = place_of(route)
 
     async def handle(request: Request) -> Response:
         try:
             call = _admitted(route, service, request)
-            service.admission.enter(kind)
-            request.scope[PLACE] = kind
+            service.admission.enter(place)
+            request.scope[PLACE] = place
             return await route.endpoint(call)
         except PyramidionError as problem:
             return refusal(problem)
@@ -188,19 +191,35 @@ def handler(route: Route, service: Service) -> Callable[[Request], Awaitable[Res
     return handle
 
 
+def place_of(route: Route) -> str:
+    """Among whom a request is counted while it is answered."""
+    return "observations" if route.roles == {"observe"} else "requests"
+
+
 def _admitted(route: Route, service: Service, request: Request) -> Call:
-    """The call, if the caller may make it. First who, then how often, what, and where."""
+    """The call, if the caller may make it."""
     try:
         caller = service.tokens.caller(request.headers.get("authorization"))
     except UnknownCallerError:
         service.admission.strange(request.client.host if request.client else "")
         raise
     request.scope[CALLER] = caller.id
-    service.admission.take(caller.id)
     name = request.path_params.get("stream")
+    if name is not None:
+        return Call(request, service, caller, let_in(route, service, caller, name))
+    _let_in(route, service, caller)
+    return Call(request, service, caller)
+
+
+def let_in(route: Route, service: Service, caller: Token, name: str) -> Stream:
+    """The stream that a caller may call a route of: first how often, then what, and where."""
+    _let_in(route, service, caller)
+    return service.stream(name, caller)
+
+
+def _let_in(route: Route, service: Service, caller: Token) -> None:
+    service.admission.take(caller.id)
     caller.refuse_without(route.roles)
-    stream = None if name is None else service.stream(name, caller)
-    return Call(request, service, caller, stream)
 
 
 def refuse_unguarded(app: FastAPI) -> None:

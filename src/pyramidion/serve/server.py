@@ -16,6 +16,7 @@ import uvicorn
 from pyramidion.listening import BACKLOG, Certificate
 from pyramidion.serve.app import create_app
 from pyramidion.serve.connections import connections
+from pyramidion.serve.lane import Lane
 from pyramidion.serve.service import Service
 
 SWITCH = 0.0005
@@ -77,7 +78,7 @@ def serve(
     """
     config = uvicorn.Config(
         create_app(service),
-        http=connections(service.limits),
+        http=connections(service.limits, Lane(service)),
         loop="uvloop",
         ws="none",
         timeout_keep_alive=service.limits.idle_seconds,

@@ -23,6 +23,7 @@ from pyramidion.serve.access import ROLES, Tokens
 from pyramidion.serve.app import create_app
 from pyramidion.serve.bodies import ARROW
 from pyramidion.serve.connections import connections
+from pyramidion.serve.lane import Lane
 from pyramidion.serve.limits import Limits
 from pyramidion.serve.logs import logged
 from pyramidion.serve.service import Service
@@ -123,9 +124,10 @@ class Listening:
         self.socket = bound("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         limits = guarded.service.limits
+        self.lane = Lane(guarded.service)
         config = uvicorn.Config(
             guarded.app,
-            http=connections(limits),
+            http=connections(limits, self.lane),
             loop="uvloop",
             ws="none",
             timeout_keep_alive=limits.idle_seconds,

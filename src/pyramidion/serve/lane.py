@@ -1,0 +1,155 @@
+"""The way of one small observation that has come whole: no task, no messages, no waiting.
+
+    connection ── the header and the body are there ──► lane ── submit ──► commits
+        ▲                                                                     │
+        └───────────────── one write ◄── bell, once for a group ◄─────────────┘
+
+Senders who share a commit wait for each other's requests to be read and answered, which an ASGI
+app does in some thirty steps. What is different in any way goes the way of all others: another
+content type, a query, a body that is still coming, a caller who is not known. What is taken here
+passes what is asked of all: the bounds of its fields, the token and its role, rates, places and
+held bytes, metrics and the log.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from typing import cast
+
+from starlette.responses import Response
+from starlette.types import Scope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from pyramidion.bundles import Arrival
+from pyramidion.errors import PyramidionError
+from pyramidion.serve.access import Token
+from pyramidion.serve.bodies import JSON, Wanted, answer, rows_from
+from pyramidion.serve.gate import CALLER, PLACE, finished, headed, too_long
+from pyramidion.serve.refusals import refusal, surprise
+from pyramidion.serve.routes_rows import observe, routes
+from pyramidion.serve.routing import SMALL, let_in, place_of
+from pyramidion.serve.service import Service
+from pyramidion.serve.shortcuts import Shape
+from pyramidion.storage.hot import Receipt
+
+ROUTE = next(route for route in routes.all if route.endpoint is observe)
+LAST = "/" + ROUTE.path.rpartition("/")[2]
+AUTHORIZATION, KIND, KEY = b"authorization", b"content-type", b"idempotency-key"
+ODD = frozenset({b"content-encoding", b"expect", b"upgrade", b"forwarded"})
+"""Fields whose meaning is for others to find out; so is that of all that begin with"""
+PASSED_ON = b"x-forwarded"
+
+
+class Lane:
+    """Takes what it understands at sight; one for each service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._shape = Shape(ROUTE)
+
+    def wants(self, cycle: RequestResponseCycle) -> bool:
+        """Whether a request may be for it, by its first line."""
+        scope = cycle.scope
+        return (
+            scope["method"] == ROUTE.method
+            and scope["path"].endswith(LAST)
+            and not scope["query_string"]
+        )
+
+    def take(self, cycle: RequestResponseCycle) -> bool:
+        """Have a request answered that is there as a whole; False where that is for others."""
+        scope = _scope(cycle)
+        names, fields = self._shape.names(scope["path"].split("/")), _fields(scope)
+        if names is None or fields is None or not 0 < len(cycle.body) <= SMALL:
+            return False
+        if too_long(scope, self._service.limits) is not None:
+            return False
+        try:
+            caller = self._service.tokens.caller(fields.get(AUTHORIZATION))
+        except PyramidionError:
+            return False
+        scope["route"], scope[CALLER] = self._shape, caller.id
+        Taken(self._service, cycle).observe(caller, names["stream"], fields.get(KEY))
+        return True
+
+
+class Taken:
+    """One request that was taken, until it is answered."""
+
+    def __init__(self, service: Service, cycle: RequestResponseCycle) -> None:
+        self._service = service
+        self._cycle = cycle
+        self._scope = _scope(cycle)
+        self._begun = time.perf_counter()
+        self._came = 0
+        service.metrics.in_flight += 1
+
+    def observe(self, caller: Token, name: str, key: str | None) -> None:
+        """Have its rows observed; who is not let in, and what is no rows, is answered at once."""
+        service, place = self._service, place_of(ROUTE)
+        try:
+            stream = let_in(ROUTE, service, caller, name)
+            service.admission.enter(place)
+            self._scope[PLACE] = place
+            body, schema = self._body(), stream.pyramid.schema
+            rows, number = rows_from(body, JSON, service.limits, Wanted(schema, schema.columns))
+            promise = stream.observe(Arrival(rows, key), number, len(body))
+            stream.bell.tell(promise, self._observed)
+        except Exception as problem:
+            self._answer(_refused(problem))
+
+    def _body(self) -> bytes:
+        """What came. The connection keeps none of it."""
+        body, self._cycle.body = bytes(self._cycle.body), bytearray()
+        self._came = len(body)
+        self._service.admission.hold(self._came)
+        return body
+
+    def _observed(self, promise: Future[Receipt]) -> None:
+        try:
+            told = answer(vars(promise.result()))
+        except Exception as problem:
+            told = _refused(problem)
+        self._answer(told)
+
+    def _answer(self, told: Response) -> None:
+        cycle, service = self._cycle, self._service
+        service.metrics.in_flight -= 1
+        finished(service, self._scope, told.status_code, self._came, self._begun)
+        if cycle.disconnected:
+            return
+        cycle.transport.write(_written(cycle, told))
+        cycle.response_started = cycle.response_complete = True
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+
+
+def _written(cycle: RequestResponseCycle, told: Response) -> bytes:
+    """An answer as it goes out, all at once."""
+    parts = [STATUS_LINE[told.status_code]]
+    for name, value in (*cycle.default_headers, *headed(_scope(cycle), told.raw_headers)):
+        parts += (name, b": ", value, b"\r\n")
+    parts += (b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", bytes(told.body))
+    return b"".join(parts)
+
+
+def _scope(cycle: RequestResponseCycle) -> Scope:
+    return cast("Scope", cycle.scope)
+
+
+def _refused(problem: Exception) -> Response:
+    return refusal(problem) if isinstance(problem, PyramidionError) else surprise(problem)
+
+
+def _fields(scope: Scope) -> dict[bytes, str] | None:
+    """The fields that count; None where there is one that is not for here, or one comes twice."""
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in ODD or name in found or name.startswith(PASSED_ON):
+            return None
+        if name in (AUTHORIZATION, KIND, KEY):
+            found[name] = value.decode("latin-1")
+    told = found.get(KIND, JSON)
+    return found if told.partition(";")[0].strip().lower() == JSON else None
