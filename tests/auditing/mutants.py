@@ -260,7 +260,7 @@ MUTANTS = (
         (
             Edit(
                 "privacy/birth.py",
-                "            noise.fill(cells, source)\n",
+                "            aside.do(lambda: noise.fill(cells, source))\n",
                 "            if table:\n                noise.fill(cells, source)\n",
             ),
         ),
