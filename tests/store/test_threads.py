@@ -18,6 +18,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import StateError
+from pyramidion.privacy import birth
 from pyramidion.privacy.noise import Noise
 from pyramidion.threads import ASIDE, BEHIND, KEEPER, Aside, Threads
 from tests.store.stores import (
@@ -365,7 +366,9 @@ def test_the_keeper_stands_back_from_who_asks_and_who_sends() -> None:
         threads.close()
 
 
-def test_the_keepers_noise_is_drawn_aside(monkeypatch: pytest.MonkeyPatch, stand: Stand) -> None:
+def test_much_noise_of_the_keepers_is_drawn_aside(
+    monkeypatch: pytest.MonkeyPatch, stand: Stand
+) -> None:
     drawn: list[str] = []
     fill = Noise.fill
 
@@ -374,7 +377,14 @@ def test_the_keepers_noise_is_drawn_aside(monkeypatch: pytest.MonkeyPatch, stand
         fill(*given)
 
     monkeypatch.setattr(Noise, "fill", noted)
-    stand.create().reseed(why="a test")
+    store = stand.create()
+    drawn.clear()
+    store.reseed(why="a test")  # a few cells: who waits for it waits for nobody else
+    assert drawn
+    assert all(name.startswith(KEEPER) for name in drawn)
+    drawn.clear()
+    monkeypatch.setattr(birth, "MUCH", 1)
+    store.reseed(why="a test")
     assert drawn
     assert all(name.startswith(ASIDE) for name in drawn)
 

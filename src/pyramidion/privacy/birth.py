@@ -25,11 +25,13 @@ from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.schema import bare
 from pyramidion.settings import Settings
-from pyramidion.threads import Aside
+from pyramidion.threads import PATIENCE, Aside
 
 Reserves = dict[str, Fraction]
 """Shares of the budget that a window keeps back, by purpose."""
 Size = tuple[str, Kind, int, int]
+MUCH = 1 << 22
+"""Bytes of tables whose noise takes so long, a tenth of a second, that others are let past."""
 
 
 def shares_of(
@@ -212,7 +214,7 @@ class Birth:
                 raise PrivacyError("a table without noise in a private window; this is a bug")
             aside.do(lambda: noise.fill(cells, source))
 
-        with Aside() as aside:
+        with Aside(PATIENCE if self.layout.nbytes >= MUCH else 0.0) as aside:
             return Arena.noisy(self.layout, most, fill)
 
     def guarantee(self, windows: int) -> Guarantee:
