@@ -29,9 +29,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
-
-from pyramidion import records
 from pyramidion.batches import Batch
 from pyramidion.births import Births
 from pyramidion.counts.arena import Arena
@@ -39,7 +36,6 @@ from pyramidion.counts.layout import read_from
 from pyramidion.encoding import Encoder
 from pyramidion.errors import (
     FormatError,
-    KeyHolderError,
     PrivacyError,
     StateError,
     StorageError,
@@ -56,7 +52,7 @@ from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
-from pyramidion.storage.hot import HotWindow, Parts, Step
+from pyramidion.storage.hot import HotWindow, Step
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.spells import forget_spells
@@ -133,7 +129,6 @@ class Lifecycle:
         """Called within the transaction of an erasure; the keys that each gives die with it."""
         self.parting: list[Callable[[], None]] = []
         """Called before the rows of a person are erased: what was made of them goes first."""
-        self._load()
 
     @staticmethod
     def refuse_unusable(schema: Schema, settings: Settings) -> None:
@@ -169,7 +164,7 @@ class Lifecycle:
         rows = self.catalogue.all("SELECT number FROM windows WHERE state <> 'erased'")
         return {row["number"] for row in rows}
 
-    # --- opening a store -----------------------------------------------------------
+    # --- what is there -------------------------------------------------------------
 
     def _remove_strangers(self) -> None:
         """Files that nobody needs: erased ones, superseded ones, and what a crash left."""
@@ -183,48 +178,18 @@ class Lifecycle:
                 if found - known:
                     remove(folder, found - known)
 
-    def _load(self) -> None:
-        with self.catalogue.transaction():
-            begun = self.catalogue.all("SELECT number FROM windows WHERE state = 'opening'")
-            self.sum_tables([row["number"] for row in begun])
-            self.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
-            self.catalogue.run("UPDATE nodes SET state = 'erased' WHERE state = 'opening'")
-        self._load_complete()
-        for row in self.tables.current("checkpoint"):
-            self._adopt(row["window"], self.tables.of(row), row["after"])
-        for row in self.tables.nodes("populating"):
-            self._adopt_node(row["node"], self.tables.of(row), row["after"])
-        self._replay()
-        self._recall()
-
-    def _load_complete(self) -> None:
-        """The complete tables; where their file is damaged, what it was made of, free of charge."""
-        rows = sum(row["rows"] for row in self.tables.windows())
-        try:
-            for row in self.tables.current("complete"):
-                self.complete = self.tables.of(row)
-            if rows == (0 if self.complete is None else self.complete.rows):
-                return
-        except KeyHolderError:
-            raise
-        except (FormatError, StorageError):
-            pass  # the sealed windows have it all
-        self.complete, self.lacking = self.tables.total()
-        if self.complete is not None:
-            with self.tables.write(self.complete, "complete") as add, self.catalogue.transaction():
-                self.tables.supersede("complete")
-                add()
-
-    def _adopt(self, number: int, arena: Arena, after: int) -> Window:
+    def adopt(self, number: int, arena: Arena, after: int) -> None:
+        """Have a window take rows whose tables are there; they have the batches up to ``after``."""
         (row,) = self.catalogue.all(
             "SELECT slot, start, stop FROM windows WHERE number = ?", number
         )
         encoder = self.encoder_of(arena)
-        window = Window(number, row["slot"], row["start"], row["stop"], arena, encoder, after)
-        self.populating[number] = window
-        return window
+        self.populating[number] = Window(
+            number, row["slot"], row["start"], row["stop"], arena, encoder, after
+        )
 
-    def _adopt_node(self, number: int, arena: Arena, after: int) -> None:
+    def adopt_node(self, number: int, arena: Arena, after: int) -> None:
+        """Have a node take rows, in the same way."""
         (row,) = self.catalogue.all("SELECT level, place FROM nodes WHERE number = ?", number)
         encoder, members = self.encoder_of(arena), set(self.tables.members(number))
         self.nodes.nodes[number] = Node(
@@ -240,38 +205,6 @@ class Lifecycle:
         cuts = self.readings.cuts(max(map(read_from, names)))
         return Encoder(self.schema.only(names).cut(cuts), self.secret, self.settings.dense_limit)
 
-    def _replay(self) -> None:
-        """Count the rows that the checkpoints lack: the same noise, each row once."""
-        after = {window.number: window.after for window in self.populating.values()}
-        for node in self.nodes.all():
-            after |= {n: min(node.after, after.get(n, node.after)) for n in node.members}
-        names = self._names_by_window()
-
-        def lacking(number: int, parts: Parts) -> bool:
-            return any(number > after.get(window, number) for window, _ in parts)
-
-        for number, table, parts in self.hot.batches(lacking):
-            observations = self.recounted(number, records.batch_of(table))
-            start = 0
-            for window, rows in parts:
-                found = self.populating.get(window)
-                if found is not None and number > found.after:
-                    taken = observations.take(np.arange(start, start + rows))
-                    found.arena.add(taken.under(found.encoder))
-                    found.fresh += rows
-                for node in self.nodes.of(window):
-                    if number > node.after:
-                        taken = observations.take(np.arange(start, start + rows))
-                        shared = node.shared(names.get(window, ()))
-                        node.arena.add(taken.under(node.encoder), names=shared)
-                        node.fresh += rows
-                start += rows
-
-    def _names_by_window(self) -> dict[int, Collection[str]]:
-        """The tables of each window, sealed or populating."""
-        sealed = {row["window"]: self.tables.names(row) for row in self.tables.windows()}
-        return sealed | {n: window.arena.layout.index for n, window in self.populating.items()}
-
     def recounted(self, number: int, batch: Batch) -> Observations:
         """Hot rows as they were counted: a blanked one weighs nothing."""
         counted = self.hot.counted(number)
@@ -284,19 +217,8 @@ class Lifecycle:
             raise StateError(f"rows of batch {number} were erased while it was read; ask again")
         return self.door.observations(batch).counting(counted)
 
-    def _recall(self) -> None:
-        """Count the people of the running block again: their rows are hot, or they were erased."""
-        self.leaving.append(lambda leaving: self._forget_people(leaving.now))
-        self._forget_people(int(self.catalogue.one("SELECT max(at) FROM deletions") or 0))
-        arrived = self.catalogue.all("SELECT number, arrived FROM batches")
-        running = {row["number"] for row in arrived if self.people.is_running(row["arrived"])}
-        for number, table, _ in self.hot.batches(lambda number, _: number in running):
-            counted = self.hot.counted(number)
-            if counted is not None:
-                self.people.recall(self.door.observations(records.batch_of(table)), counted)
-        self.people.fill(self.uncounted.of(self.people.running))
-
-    def _forget_people(self, now: int) -> None:
+    def forget_people(self, now: int) -> None:
+        """Know no more of people whose block is over."""
         with self.arrivals:
             self.people.forget(now)
 
@@ -362,9 +284,9 @@ class Lifecycle:
                     )
             reach("open.after")
             with self.arrivals:
-                self._adopt(number, arena, after)
+                self.adopt(number, arena, after)
                 for n, of_node in nodes.items():
-                    self._adopt_node(n, of_node, after)
+                    self.adopt_node(n, of_node, after)
                 for _, _, node in self.nodes.wanted(slot):
                     if node is not None:
                         node.members.add(number)

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from pyramidion.arrivals import Arrival, Arrivals, Resume
 from pyramidion.audit_log import AUDIT_LOG, AuditLog, Fact
+from pyramidion.awakening import awaken
 from pyramidion.backup import back_up, copied_back
 from pyramidion.bulk import Bulk
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
@@ -111,6 +112,7 @@ class Pyramid:
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
+        awaken(self._lifecycle)
         self._schedule = Schedule(self._lifecycle)
         self._shards = Shards.of(self._lifecycle)
         Reading(self._lifecycle)

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import pyramidion
-from pyramidion import Pyramid
+from pyramidion import Pyramid, awakening
 from pyramidion.killpoints import POINTS
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
@@ -199,13 +199,13 @@ def test_a_store_killed_while_it_is_made_is_there_whole_or_not_at_all(folder: Pa
 
 
 def _replays_twice() -> None:
-    replay = Lifecycle._replay
+    replay = awakening._replay
 
-    def twice(self: Lifecycle, *given: Any) -> None:
-        replay(self, *given)
-        replay(self, *given)
+    def twice(store: Lifecycle) -> None:
+        replay(store)
+        replay(store)
 
-    Lifecycle._replay = twice  # type: ignore[method-assign]
+    awakening._replay = twice
 
 
 def _draws_noise_anew() -> None:
