@@ -187,10 +187,10 @@ class Serving:
             batch = records.batch_of(table)
             yield HotBatch(number, self._store.recounted(number, batch), batch, parts)
 
-    def training_set(self, workload: Workload) -> TrainingSet:
+    def training_set(self, workload: Workload, *, values: bool = False) -> TrainingSet:
         """Hot rows as features and labels: P1, gone when the rows go."""
         unit = self._store.settings.weight_unit
-        made = TrainingSet(self.reduced(), self._store.schema, workload, unit)
+        made = TrainingSet(self.reduced(), self._store.schema, workload, unit, values)
         self.perishes(made)
         return made
 

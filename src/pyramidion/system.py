@@ -551,11 +551,15 @@ class Pyramid:
         only: Names | None = None,
         without: Names = (),
         merge: Merge | None = None,
+        values: bool = False,
     ) -> TrainingSet:
-        """The hot rows as features and labels, for training: P1, gone when the rows go."""
+        """The hot rows as features and labels, for training: P1, gone when the rows go.
+
+        With ``values`` also what the rows have themselves, to be learned beside the counts.
+        """
         self._usable()
         workload = Workload.of(self.schema, label, only, without, merge)
-        return self._threads.move(lambda: self._serving.training_set(workload))
+        return self._threads.move(lambda: self._serving.training_set(workload, values=values))
 
     # --- models ----------------------------------------------------------------------
 

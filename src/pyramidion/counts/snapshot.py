@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates, Studied
 from pyramidion.counts.far import FarEstimates, Fetch
 from pyramidion.counts.typical import typical_counts
+from pyramidion.counts.values import values_of
 from pyramidion.encoding import Encoder
 from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.expiry import Deadline
@@ -28,6 +29,9 @@ from pyramidion.hashing import Keys
 from pyramidion.json_kernels import GIVEN_UP
 from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door, Observations, Rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 CHUNK = 131_072  # rows of one table featurized at once by one thread: their keys are 1 MB
 _FEW = 4_096  # rows not worth starting threads for
@@ -260,6 +264,15 @@ class Snapshot:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(write, tables))
         return Features.of(out.T, self.guarantee)
+
+    def values(self, rows: Any, features: Collection[str] | None = None) -> csr_matrix:
+        """The values of a batch, to be learned beside `array`: a column for each, sparse.
+
+        The columns are those of ``training_set(values=True).values``. Where it was made of some
+        features, give its ``valued``.
+        """
+        self._fresh()
+        return values_of(rows if isinstance(rows, Rows) else self._door.rows(rows), features)
 
     def without(self, observations: Observations, *, threads: int = 1) -> Snapshot:
         """This snapshot less the exact counts of some observations it holds.

@@ -8,21 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.counts.snapshot import Features
+from pyramidion.counts.values import values_of
 from pyramidion.errors import StateError
 from pyramidion.guarantee import Guarantee
 from pyramidion.learn.reduced import Reduced
 from pyramidion.learn.workload import Workload
+from pyramidion.observations import Observations
 from pyramidion.schema import Label, Schema
 
-Piece = tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float64]]
-"""Features, labels and weights."""
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Piece = tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float64], "csr_matrix | None"]
+"""Features, labels, weights and, where they were asked for, values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,7 @@ class TrainingSet:
     workload: Workload
     unit: int = 1
     """What a row of weight 1 adds to a cell."""
+    with_values: bool = False
 
     @property
     def label(self) -> Label:
@@ -66,7 +72,7 @@ class TrainingSet:
 
     def batches(self) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         """X and y of one batch of hot rows after the other, in the order they came."""
-        for X, y, _ in self._pieces():
+        for X, y, *_ in self._pieces():
             yield X, y
 
     def _pieces(self) -> Iterator[Piece]:
@@ -74,7 +80,7 @@ class TrainingSet:
             some = X if len(self._columns) == X.shape[1] else X[:, self._columns]
             y = self.workload.y(self.schema, hot.observations, hot.batch)
             weights = np.broadcast_to(hot.observations.weights / self.unit, len(y))
-            yield Features.of(some, self.guarantee), y, weights
+            yield Features.of(some, self.guarantee), y, weights, self._values(hot.observations)
 
     @property
     def _all(self) -> Piece:
@@ -91,7 +97,12 @@ class TrainingSet:
         if not parts:
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
         X, y, weights = (np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(3))
-        return Features.of(X, self.guarantee), y, weights
+        return Features.of(X, self.guarantee), y, weights, _stacked([part[3] for part in parts])
+
+    def _values(self, hot: Observations) -> csr_matrix | None:
+        if not self.with_values:
+            return None
+        return values_of(hot.under(self.reduced.base.encoder), self.valued)
 
     @property
     def X(self) -> NDArray[np.float32]:  # noqa: N802
@@ -112,6 +123,23 @@ class TrainingSet:
         """
         return self._all[2]
 
+    @property
+    def values(self) -> csr_matrix:
+        """The values of the hot rows themselves, a sparse column for each, beside X.
+
+        As raw as the rows, like y; `Snapshot.values` gives the same columns for rows to predict.
+        """
+        if not self.with_values:
+            raise StateError("this training set has no values; ask training_set(values=True)")
+        return self._all[3]
+
+    @property
+    def valued(self) -> list[str]:
+        """The features whose values are in `values`: those whose own table is used."""
+        tables = self.reduced.base.encoder.shapes
+        single = [shape.parts for shape in tables if len(shape.parts) == 1]
+        return [parts[0] for parts in single if self.workload.uses(parts)]
+
     def to_arrow(self) -> pa.Table:
         """Features and label as one table."""
         columns = dict(zip(self.names, np.asarray(self.X).T, strict=True))
@@ -121,3 +149,12 @@ class TrainingSet:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         yield self.X
         yield self.y
+
+
+def _stacked(parts: list[csr_matrix | None]) -> csr_matrix | None:
+    some = [part for part in parts if part is not None]
+    if not some:
+        return None
+    from scipy.sparse import vstack
+
+    return vstack(some, format="csr")

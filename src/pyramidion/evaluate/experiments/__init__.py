@@ -21,13 +21,14 @@ from pyramidion.evaluate.experiments.retraining import RETRAINING
 from pyramidion.evaluate.experiments.shares import SHARING
 from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
+from pyramidion.evaluate.experiments.values import VALUES
 from pyramidion.evaluate.experiments.width import WIDE, WIDTH
 from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
-        *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
+        *(Q1, Q2, NOISE, SHARING, VALUES, Q3, RECALL),
         *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING),
         *(REGRESSION, BANDIT, EXPOSURE, EVOLUTION, WIDE, WIDTH, TUNING),
     )
