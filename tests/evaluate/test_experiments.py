@@ -84,7 +84,7 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise retraining "
+    names = "q1 q2 noise shares values q3 recall sketches bias windows window-noise retraining "
     names += "regression bandit exposure evolution wide width tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())
@@ -143,9 +143,10 @@ def test_every_small_data_set_is_concerned_but_for_some_quick_runs(asked: Experi
         assert bool(planned(asked, data, quick=True)[1]) != left_out
 
 
-def test_large_data_sets_are_asked_the_two_questions_alone() -> None:
+def test_large_data_sets_are_asked_three_questions_alone() -> None:
     data = unread("clicks", LARGE)
-    assert [name for name, asked in EXPERIMENTS.items() if planned(asked, data)[1]] == ["q1", "q2"]
+    asked = [name for name, asked in EXPERIMENTS.items() if planned(asked, data)[1]]
+    assert asked == ["q1", "q2", "values"]
 
 
 def test_seeds_repeat_stores_and_not_baselines() -> None:
@@ -222,7 +223,7 @@ def all_points(name: str, data: DataSet, quick: bool = False) -> list[Point]:
     return [point for job in planned(EXPERIMENTS[name], data, quick)[1] for point in job.run()]
 
 
-RATIOS = ("q1", "q2", "noise", "shares", "q3", "sketches", "windows")
+RATIOS = ("q1", "q2", "noise", "shares", "values", "q3", "sketches", "windows")
 
 
 @quick_or_not
