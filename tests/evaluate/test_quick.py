@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import DATA
 
 FIGURES = (
-    *("q1", "q2", "noise", "shares", "q3"),
+    *("q1", "q2", "noise", "shares", "values", "q3"),
     *("sketches", "bias", "windows", "window-noise", "retraining", "exposure", "evolution"),
 )
 THEIRS = {
