@@ -62,7 +62,13 @@ each_data_set = pytest.mark.parametrize(
 quick_or_not = pytest.mark.parametrize("quick", [True, False], ids=["quick", "full"])
 
 
-THEIRS = {"regression": "movielens-ratings", "bandit": "bandit", "wide": "wide", "width": "wide"}
+THEIRS = {
+    "regression": "movielens-ratings",
+    "bandit": "bandit",
+    "latency": "service",
+    "wide": "wide",
+    "width": "wide",
+}
 """Experiments that take no other rows than those made for them."""
 AS_LONG = ("recall", "exposure", "evolution")
 """Experiments whose quick runs have as many jobs, on fewer rows or smaller tables."""
@@ -84,7 +90,7 @@ def keys(jobs: Sequence[Job]) -> list[str]:
 
 
 def test_experiments_are_known_by_their_names() -> None:
-    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise retraining "
+    names = "q1 q2 noise shares q3 recall sketches bias windows window-noise latency retraining "
     names += "regression bandit exposure evolution wide width tuning"
     assert list(EXPERIMENTS) == names.split()
     assert all(found.name == name and found.help for name, found in EXPERIMENTS.items())

@@ -57,8 +57,8 @@ def add(commands: Commands[Parser]) -> None:
         "name",
         metavar="NAME",
         help="q1 (less data), q2, noise and shares (protection), q3 and recall (groups), sketches "
-        "and bias, windows and window-noise, retraining, regression, bandit, exposure, evolution, "
-        "wide and width (many features), tuning, or all",
+        "and bias, windows and window-noise, latency, retraining, regression, bandit, exposure, "
+        "evolution, wide and width (many features), tuning, or all",
     )
     evaluating.add_argument(
         "--data", metavar="DIR", type=folder, help="where real data is (default: generated only)"

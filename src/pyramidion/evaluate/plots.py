@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from pyramidion.demo.plots import INK, PALE, STYLE
+from pyramidion.evaluate import bars
 from pyramidion.evaluate.axes import Across, Upright, number, spread_out
 from pyramidion.evaluate.points import OF_SEEDS, Figure, Point, Reference
 from pyramidion.evaluate.running import Mean, means
@@ -48,6 +49,8 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
 
 
 def _drawn(figure: Figure, found: Lines) -> Page:
+    if figure.bars:
+        return bars.drawn(figure, found)
     lines = {series: line for series, line in found.items() if _is_shown(figure, series)}
     page, axes = _page(figure)
     across, upright = _scales(figure, lines)

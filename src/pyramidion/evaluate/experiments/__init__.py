@@ -13,6 +13,7 @@ from pyramidion.evaluate.experiments.bandit import BANDIT
 from pyramidion.evaluate.experiments.evolution import EVOLUTION
 from pyramidion.evaluate.experiments.experiment import Experiment
 from pyramidion.evaluate.experiments.exposure import EXPOSURE
+from pyramidion.evaluate.experiments.latency import LATENCY, SERVICE, rows_to_serve
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
 from pyramidion.evaluate.experiments.q3 import PAIRS, Q3, RECALL, with_planted
@@ -28,7 +29,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
         *(Q1, Q2, NOISE, SHARING, Q3, RECALL),
-        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING),
+        *(SKETCHING, BIAS, WINDOWING, SUMMING, LATENCY, RETRAINING),
         *(REGRESSION, BANDIT, EXPOSURE, EVOLUTION, WIDE, WIDTH, TUNING),
     )
 }
@@ -67,6 +68,7 @@ FOUND = {
 MADE: dict[str, Callable[[bool], DataSet]] = {
     "bandit": lambda quick: bandits.generate(QUICK_SHOWN if quick else SHOWN),
     "wide": lambda quick: wide.generate(QUICK_ROWS if quick else ROWS),
+    SERVICE: lambda _: rows_to_serve(),
 }
 """Generated ones, from whether a run is quick."""
 
@@ -75,10 +77,11 @@ MADE_FOR = {
     "bandit": ("bandit",),
     "movielens-ratings": ("regression", "evolution"),
     "wide": ("wide", "width"),
+    SERVICE: ("latency",),
 }
 """The experiments that a data set is for, where it is not for all."""
 
-NEED_THEIRS = ("bandit", "regression", "wide", "width")
+NEED_THEIRS = ("bandit", "regression", "latency", "wide", "width")
 """Experiments that take no other rows than those made for them."""
 
 
