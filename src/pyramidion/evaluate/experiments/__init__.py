@@ -45,6 +45,8 @@ RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 
 AMONG_ALL = dict.fromkeys(RATES, ("q1", "q2"))
 """What generated clicks are for where all is asked for: the rest is told by real rows, sooner."""
+ALONE = ("tuning",)
+"""Experiments that are made only where they are asked for: how parameters were chosen."""
 
 
 REAL: dict[str, Callable[[Path], DataSet]] = {
@@ -89,7 +91,7 @@ def concerns(experiment: str, data: DataSet, *, among_all: bool) -> bool:
     """Whether an experiment is made on a data set, alone or where all figures are asked for."""
     if data.made_for:
         return experiment in data.made_for
-    if experiment in NEED_THEIRS:
+    if experiment in NEED_THEIRS or (among_all and experiment in ALONE):
         return False
     return not among_all or experiment in AMONG_ALL.get(data.name, (experiment,))
 
