@@ -85,7 +85,9 @@ class Measures:
     ) -> Any:
         """What a job of the training process finds."""
         columns, y = model.columns(lesson.snapshot), lesson.y[key_of(model.workload)]
-        work = partial(job, model.recipe, lesson.X, columns, y, model.classes, *more)
+        work = partial(
+            job, model.recipe, lesson.X, columns, y, model.classes, *more, weights=lesson.weights
+        )
         (found,) = self._training.run([work], [model])
         if isinstance(found, Failed):
             raise StateError(f"no {what} of model {model.name!r}: {found.why}")

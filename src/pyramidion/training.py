@@ -59,6 +59,8 @@ class Lesson(NamedTuple):
     last: int
     expires: int
     """When the first of the rows or tables behind them leaves at the latest."""
+    weights: NDArray[np.float64] | None
+    """1/p of each row where the schema names a propensity, else None."""
 
 
 class Training:
@@ -265,9 +267,10 @@ class Training:
         if lesson is None:
             return made
         work = [
-            partial(timed, model.recipe, lesson.X, model.columns(lesson.snapshot), lesson.y[key])
+            partial(timed, model.recipe, lesson.X, columns, y, lesson.weights)
             for model in able
-            for key in [key_of(model.workload)]
+            for columns in [model.columns(lesson.snapshot)]
+            for y in [lesson.y[key_of(model.workload)]]
         ]
         room = {model.name: _room(model.recipe) for model in able}
         versions = drawn(self._store.catalogue, {name: 1 + more for name, more in room.items()})
@@ -315,15 +318,23 @@ class Training:
         if not self._store.hot.stored(staying):
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
         raw, schema = self._serving.reduced(staying), self._store.schema
-        X, y = [], dict[str, list[NDArray[Any]]]()
+        X, y, weights = [], dict[str, list[NDArray[Any]]](), []
         for hot, features in raw.features():
             X.append(features)
+            weights.append(self._weights(hot.observations))
             for key, workload in workloads.items():
                 y.setdefault(key, []).append(workload.y(schema, hot.observations, hot.batch))
         if not X:
             raise StateError("the hot window is empty, so there is nothing to train on; observe")
         labels = {key: np.concatenate(parts) for key, parts in y.items()}
-        return Lesson(np.concatenate(X), labels, raw.base, last, self._until(leaving))
+        weighed = None if schema.weight is None else np.concatenate(weights)
+        return Lesson(np.concatenate(X), labels, raw.base, last, self._until(leaving), weighed)
+
+    def _weights(self, rows: Observations) -> NDArray[np.float64]:
+        """How many times each row is counted."""
+        unit = self._store.settings.weight_unit
+        found: NDArray[np.float64] = np.broadcast_to(rows.weights / unit, len(rows))
+        return found
 
     def _until(self, leaving: Collection[Step]) -> int:
         """When the first hot step that stays, or the first sealed window, is over at the latest."""
@@ -410,7 +421,9 @@ class Training:
         try:
             snapshot = self._serving.snapshot()
             y = model.workload.y(self._store.schema, observations, batch)
-            return model.taught(snapshot, observations.under(snapshot.encoder), y, number)
+            weights = self._weights(observations) if self._store.schema.weight else None
+            rows = observations.under(snapshot.encoder)
+            return model.taught(snapshot, rows, y, number, weights)
         except Exception:  # an estimator's own: the batch is acknowledged all the same
             same = None if model.fitted is None else replace(model.fitted, last=number)
             return replace(model, fitted=same)

@@ -380,7 +380,7 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
 def test_nothing_new_begins_when_the_time_is_over_and_the_next_run_goes_on(
     evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passed = iter([0.0, *[10.0] * 2, *[4_000.0] * 99])  # seconds; two jobs begin
+    passed = iter([0.0, *[10.0] * 3, *[4_000.0] * 99])  # seconds; two jobs begin
     monkeypatch.setattr(evaluate, "time", types.SimpleNamespace(**vars(time)))
     monkeypatch.setattr(evaluate.time, "perf_counter", lambda: next(passed))
     done = evaluating("all")
@@ -390,6 +390,32 @@ def test_nothing_new_begins_when_the_time_is_over_and_the_next_run_goes_on(
     monkeypatch.setattr(evaluate.time, "perf_counter", time.perf_counter)
     evaluating("all")
     assert evaluating.ran() == ["q1 clicks inf 0"]
+
+
+def test_no_figure_takes_the_time_of_those_after_it_and_what_is_left_of_it_is_shared(
+    evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (evaluating.shell.folder / "movielens").mkdir()
+    words = ["--seeds", "1", "--data", str(evaluating.shell.folder)]
+    evaluating("q1", "--on", "clicks", *words)
+    evaluating.ran()
+    monkeypatch.setattr(evaluate, "time", types.SimpleNamespace(**vars(time)))
+    a_job = 100.0  # seconds
+    clock = lambda: a_job * evaluating.log.read_text().count("\n")  # noqa: E731
+    monkeypatch.setattr(evaluate.time, "perf_counter", clock)
+    done = evaluating("all", "--within", "400s", *words)
+    assert [line.rpartition(" ")[0] for line in evaluating.ran()] == [
+        *(
+            "q2 movielens 0.1",
+            "q2 movielens 1.0",
+        ),  # a third of the time, and the job that it ends in
+        "q1 movielens 0.1",  # half of what was left; clicks need nothing of it
+        "q2 movielens inf",  # again
+    ]
+    assert "2 jobs left" in done.err
+    monkeypatch.setattr(evaluate.time, "perf_counter", time.perf_counter)
+    evaluating("all", *words)
+    assert [line.split()[2] for line in evaluating.ran()] == ["1.0", "inf"]
 
 
 def test_one_figure_takes_its_time_unless_told(evaluating: Evaluating) -> None:

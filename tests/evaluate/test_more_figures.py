@@ -98,3 +98,8 @@ def test_wide_streams_are_for_their_figures_alone() -> None:
     found = [name for name in EXPERIMENTS if concerns(name, data, among_all=True)]
     assert found == ["wide", "width"]
     assert not concerns("wide", small(), among_all=False)
+
+
+def test_how_parameters_were_chosen_is_measured_where_it_is_asked_for() -> None:
+    assert concerns("tuning", small(), among_all=False)
+    assert not concerns("tuning", small(), among_all=True)

@@ -89,11 +89,34 @@ def test_every_line_is_named_and_the_baseline_too() -> None:
 
 
 def test_of_many_lines_those_are_drawn_whose_names_hold_all_words() -> None:
-    named = ["counts: trees, half", "counts: trees, equal", "counts: linear, half", "raw: trees"]
+    named = ["counts: trees, b, half", "counts: trees, b", "counts: linear, half", "raw: trees"]
     points = [Point(name, x, ratio=1.01) for name in named for x in (0.1, 1.0)]
-    told = words(drawn(points, references=(), drawn=("trees", "half")))
-    assert set(named) & set(told) == {"counts: trees, half", "raw: trees"}
+    page = drawn(points, references=(), drawn=("trees", "half"))
+    short = ["counts: b", "counts: linear, half", "counts: half"]
+    assert set(short) & set(words(page)) == {"counts: b"}  # what all share stands above
+    assert "raw: trees" in words(page)
+    assert any("(trees, half)" in text.get_text() for text in page.texts)
     assert set(named) <= set(words(drawn(points, references=())))
+
+
+def test_the_papers_number_at_the_edge_is_left_of_its_mark() -> None:
+    points = [Point(TREES, x, ratio=1.01) for x in (0.1, 1.0)]
+    [axes] = drawn(
+        points, references=(Reference(TREES, 1.02, 0.1), Reference(TREES, 1.02, 1.0))
+    ).axes
+    told = [text for text in axes.texts if text.get_text() == "paper 1.02"]
+    assert [text.get_ha() for text in told] == ["left", "right"]
+
+
+def test_single_numbers_are_bars_by_logarithm() -> None:
+    found = {"paper: a": 283.69, "b": 0.2}
+    points = [Point(series, 39, value=height) for series, height in found.items()]
+    [axes] = drawn(points, shows="value", bars=True, references=()).axes
+    assert [bar.get_width() for bar in axes.patches] == list(found.values())  # type: ignore[attr-defined]
+    assert len({bar.get_facecolor() for bar in axes.patches}) == 2  # the paper's is grey
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.texts] == ["284", "0.2"]
+    assert [name.get_text() for name in axes.get_yticklabels()] == list(found)
 
 
 def test_models_on_counts_have_colours_and_raw_ones_are_grey_and_dashed() -> None:

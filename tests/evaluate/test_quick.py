@@ -21,6 +21,7 @@ THEIRS = {
     "bandit": {"bandit"},
     "open-bandit": {"bandit"},
     "wide": {"wide", "width"},
+    "service": {"latency"},
     "movielens-ratings": {"regression", "evolution"},
 }
 """Figures of data sets that are made for them."""
@@ -64,9 +65,10 @@ def ratio(told: dict[str, Any], name: str, data: str, series: str, x: float) -> 
 @pytest.mark.timeout(1800)
 def test_on_generated_clicks(tmp_path: Path) -> None:
     told = evaluated(tmp_path)  # as without real data
-    check(told, ["clicks", "bandit", "wide"])
+    check(told, ["clicks", "bandit", "wide", "service"])
     assert ratio(told, "q1", "clicks", "counts: logistic regression", 10) < 1.03
     assert ratio(told, "q2", "clicks", "counts: logistic regression", 1) < 1.08
+    assert ratio(told, "latency", "service", "a row, no cache", 39) < 283.69  # the paper's
     assert ratio(told, "bias", "clicks", "count-min", 1) < -50
     assert abs(ratio(told, "bias", "clicks", "count-median", 1)) < 20
 

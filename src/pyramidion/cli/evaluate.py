@@ -57,8 +57,8 @@ def add(commands: Commands[Parser]) -> None:
         "name",
         metavar="NAME",
         help="q1 (less data), q2, noise and shares (protection), values (beside counts), q3 and "
-        "recall (groups), sketches and bias, windows and window-noise, retraining, regression, "
-        "bandit, exposure, evolution, wide and width (many features), tuning, or all",
+        "recall (groups), sketches and bias, windows and window-noise, latency, retraining, "
+        "regression, bandit, exposure, evolution, wide and width (many features), tuning, or all",
     )
     evaluating.add_argument(
         "--data", metavar="DIR", type=folder, help="where real data is (default: generated only)"
@@ -142,20 +142,22 @@ def evaluate(arguments: argparse.Namespace) -> None:
     output = arguments.output / "quick" if arguments.quick else arguments.output
     output.mkdir(parents=True, exist_ok=True)
     ours_to_interrupt()
-    done: list[Measured] = []
+    done: dict[str, Measured] = {}
     with _terminable():
-        for figure, jobs in _planned(arguments, chosen, found):
-            done.append(_measured(arguments, figure, jobs, output, done, began + within))
-            _reported(output, done[-1], list(experiments.EXPERIMENTS))
+        planned = list(_planned(arguments, chosen, found))
+        for figure, jobs, until in _turns(planned, done, began + within):
+            latest = _measured(arguments, figure, jobs, output, done, until)
+            done[figure.slug] = latest
+            _reported(output, latest, list(experiments.EXPERIMENTS))
             if not arguments.json:
-                print(_summed_up(done[-1]))
+                print(_summed_up(latest))
     if arguments.json:
-        print(json.dumps(_plain(done, output)))
+        print(json.dumps(_plain(list(done.values()), output)))
     else:
         print(f"report: {output / 'report.html'} and {output / 'report.md'}")
         print(f"plots and numbers: {output}/*.png and {output / 'results'}/*.parquet")
     remark(arguments, f"that took {time.perf_counter() - began:.0f} s")
-    left = sum(measured.missing for measured in done)
+    left = sum(measured.missing for measured in done.values())
     if left:
         remark(arguments, f"{several(left, 'job')} left: give the command again to go on")
 
@@ -199,7 +201,7 @@ def _found(arguments: argparse.Namespace, chosen: Sequence[Any], experiments: An
 def _planned(
     arguments: argparse.Namespace, chosen: Sequence[Any], found: Sequence[DataSet]
 ) -> Iterator[tuple[Figure, Sequence[Job]]]:
-    """Figures and their jobs, each planned when the ones before are done."""
+    """Figures and their jobs."""
     from pyramidion.evaluate.experiments import concerns
 
     among_all, some = arguments.name == ALL and not arguments.quick, False
@@ -233,12 +235,29 @@ def _command(arguments: argparse.Namespace, figure: Figure) -> str:
 # --- measuring ---------------------------------------------------------------------------------
 
 
+def _turns(
+    planned: Sequence[tuple[Figure, Sequence[Job]]], done: Mapping[str, Measured], end: float
+) -> Iterator[tuple[Figure, Sequence[Job], float]]:
+    """Figures in turns until the end, each turn until its part of the time that is left is over.
+
+    So that a long figure leaves time for all others; those unfinished have another turn.
+    """
+    left = list(planned)
+    while left:
+        for place, (figure, jobs) in enumerate(left):
+            now = time.perf_counter()
+            yield figure, jobs, now + (end - now) / (len(left) - place)
+        left = [(figure, jobs) for figure, jobs in left if done[figure.slug].missing]
+        if time.perf_counter() >= end:
+            return
+
+
 def _measured(
     arguments: argparse.Namespace,
     figure: Figure,
     jobs: Sequence[Job],
     output: Path,
-    done: Sequence[Measured],
+    done: Mapping[str, Measured],
     until: float,
 ) -> Measured:
     """Do the jobs that are left of a figure; Ctrl-C keeps those that are done.
@@ -249,14 +268,17 @@ def _measured(
 
     command = _command(arguments, figure)
     plan = kept.Plan(figure, [job.key for job in jobs], command)
-    there = [
-        found.figure.slug for found in (done if arguments.again else kept.all_measured(output))
-    ]
+    again = arguments.again and figure.slug not in done
+    there = (
+        list(done)
+        if arguments.again
+        else [found.figure.slug for found in kept.all_measured(output)]
+    )
     lenders = [kept.place(output, slug) for slug in there if slug != figure.slug]
     run = kept.here(time.time(), command)
-    results = kept.Kept(output, plan, run, again=arguments.again, lenders=lenders)
+    results = kept.Kept(output, plan, run, again=again, lenders=lenders)
     left = running.waiting(jobs, results)
-    if len(left) < len(jobs):
+    if len(left) < len(jobs) and figure.slug not in done:
         told = f"{len(jobs) - len(left)} of {several(len(jobs), 'job')} were done before"
         remark(arguments, f"{figure.slug}: {told}")
     try:

@@ -9,11 +9,12 @@ policies        what learns such a log, on raw rows and on counts
 raw_models      baselines, trained on raw rows
 count_models    the models that stores train on counts
 stores          a store of the past, and what its models lose on the future
+served          a service in a process of its own, and a connection to it
 experiments     one module for each figure
 points, running what is measured, job by job
 kept            results on disk, so that one figure can be made again alone
 paper, beside   the paper's numbers and our targets, and whether they are met
-plots, axes     pictures
+plots, bars, axes   pictures
 report          one HTML page, and Markdown
 """
 

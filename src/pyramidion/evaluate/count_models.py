@@ -67,19 +67,22 @@ def network(hidden: int = 35, alpha: float = 3.0, learning_rate: float = 0.001) 
     return CountModel(NETWORK, make, told)
 
 
+FEW_ROWS: dict[str, Any] = {
+    "n_estimators": 100,
+    "num_leaves": 8,
+    "learning_rate": 0.05,
+    "min_child_samples": 50,
+    "reg_lambda": 10.0,
+    "subsample": 0.5,
+    "subsample_freq": 1,
+    "colsample_bytree": 0.5,
+}
+"""Boosted trees for hot rows, which are few: small and many, each of half of rows and columns."""
+
+
 def trees(**parameters: Any) -> CountModel:
     """Boosted trees that know: who clicked more before does not click less now."""
-    usual = {
-        "n_estimators": 100,
-        "num_leaves": 8,
-        "learning_rate": 0.05,
-        "min_child_samples": 50,
-        "reg_lambda": 10.0,
-        "subsample": 0.5,
-        "subsample_freq": 1,
-        "colsample_bytree": 0.5,
-    }
-    chosen = usual | parameters
+    chosen = FEW_ROWS | parameters
 
     def make(columns: int, seed: int) -> Any:
         from lightgbm import LGBMClassifier

@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from pyramidion.demo.plots import INK, PALE, STYLE
+from pyramidion.evaluate import bars
 from pyramidion.evaluate.axes import Across, Upright, number, spread_out
 from pyramidion.evaluate.points import OF_SEEDS, Figure, Point, Reference
 from pyramidion.evaluate.running import Mean, means
@@ -29,6 +30,8 @@ GREYS = ("#1A1A1A", "#6B7280", "#9AA1AB")
 DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 GREY = ("raw", "best possible", "class rate", "editors")
 """How the names of series begin that are no models on counts."""
+EDGE = 0.9
+"""From this share of the x axis on, words stand left of their mark."""
 BASELINE = "raw baseline on all rows"
 
 Lines = Mapping[str, Sequence[Mean]]
@@ -48,6 +51,8 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
 
 
 def _drawn(figure: Figure, found: Lines) -> Page:
+    if figure.bars:
+        return bars.drawn(figure, found)
     lines = {series: line for series, line in found.items() if _is_shown(figure, series)}
     page, axes = _page(figure)
     across, upright = _scales(figure, lines)
@@ -62,7 +67,7 @@ def _drawn(figure: Figure, found: Lines) -> Page:
         _line(axes, across, line, looks[series])
     _clipped(axes, across, upright, lines, looks)
     _references(axes, across, upright, figure.references, looks)
-    _names(axes, across, upright, lines, looks)
+    _names(axes, across, upright, lines, looks, figure.drawn)
     _key(page, figure, lines)
     return page
 
@@ -102,7 +107,8 @@ def _page(figure: Figure) -> tuple[Page, Axes]:
     page.text(0.035, 1 - 0.22 / height, title, fontsize=15, fontweight="bold", va="top")
     below = 0.58 + 0.25 * title.count("\n")
     lower = "" if figure.shows == "value" else "; lower is better"
-    page.text(0.035, 1 - below / height, figure.y_label + lower, color=PALE, va="top")
+    shared = f" ({', '.join(figure.drawn)})" if figure.drawn else ""
+    page.text(0.035, 1 - below / height, figure.y_label + shared + lower, color=PALE, va="top")
     top = 1 - (below + 0.42) / height
     axes = page.add_axes((0.075, 0.92 / height, 0.645, top - 0.92 / height))
     axes.set_xlabel(figure.x_label)
@@ -215,7 +221,12 @@ def _clipped(
 
 
 def _names(
-    axes: Axes, across: Across, upright: Upright, lines: Lines, looks: Mapping[str, Look]
+    axes: Axes,
+    across: Across,
+    upright: Upright,
+    lines: Lines,
+    looks: Mapping[str, Look],
+    shared: Sequence[str],
 ) -> None:
     """Each line's name on the right at the height of its end, moved apart where they touch."""
     ends = {}
@@ -223,7 +234,7 @@ def _names(
         there = [mean for mean in line if not math.isnan(mean.mean)]
         if there:
             ends[series] = (across(there[-1].x), upright.share(there[-1].mean))
-    named = {series: fill(series, 32) for series in ends}
+    named = {series: fill(_less(series, shared), 32) for series in ends}
     tall = [0.052 * (1 + named[series].count("\n")) for series in ends]
     places = spread_out([end[1] for end in ends.values()], tall)
     for (series, (x, share)), y in zip(ends.items(), places, strict=True):
@@ -252,6 +263,17 @@ def _names(
         )
 
 
+def _less(series: str, shared: Sequence[str]) -> str:
+    """A name without what all names share, which stands above.
+
+    >>> _less("counts: boosted trees, half, noise-aware", ["boosted trees", "noise-aware"])
+    'counts: half'
+    """
+    for words in shared:
+        series = series.replace(f"{words}, ", "").replace(f", {words}", "")
+    return series
+
+
 # --- what stands beside --------------------------------------------------------------------
 
 
@@ -275,7 +297,9 @@ def _references(
         axes.plot(*place, clip_on=False, **mark | {"markersize": mark["markersize"] + 5 * rings})
         if reference.source == "paper" and not rings:
             told = f"paper {number(reference.ratio)}"
-            _words(axes, place, told, color, (11, 1), va="center")
+            at_edge = across.share(place[0]) > EDGE  # names of lines are beyond it
+            shift, ha = ((-11, 1), "right") if at_edge else ((11, 1), "left")
+            _words(axes, place, told, color, shift, ha=ha, va="center")
 
 
 def _level(axes: Axes, reference: Reference, color: str) -> None:

@@ -19,6 +19,7 @@ from pyramidion.checks import Value
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PrivacyError, SchemaError, StateError
 from pyramidion.learn.answers import Answers, columns
+from pyramidion.learn.jobs import Weights, weighing
 from pyramidion.learn.linear import Linear
 from pyramidion.learn.recipes import Recipe, estimator_of
 from pyramidion.learn.workload import Workload
@@ -195,7 +196,9 @@ class Model:
 
     # --- more rows -------------------------------------------------------------------------
 
-    def taught(self, snapshot: Snapshot, rows: Rows, y: NDArray[Any], last: int) -> Model:
+    def taught(
+        self, snapshot: Snapshot, rows: Rows, y: NDArray[Any], last: int, weights: Weights = None
+    ) -> Model:
         """The model after one more batch; this one stays as it is."""
         fitted = self.learned()
         if not fitted.room:
@@ -203,7 +206,8 @@ class Model:
         X, chosen = np.asarray(snapshot.array(rows)), columns(fitted.names, snapshot)
         estimator = deepcopy(fitted.estimator)
         with parallel_config(backend="threading"):
-            estimator.partial_fit(X if chosen is None else X[:, chosen], y)
+            weighed = weighing(estimator, weights, "partial_fit")
+            estimator.partial_fit(X if chosen is None else X[:, chosen], y, **weighed)
         more = replace(fitted, estimator=estimator, rows=fitted.rows + len(y), last=last)
         more.version, more.room = fitted.version + 1, fitted.room - 1
         more.quick = Linear.of(estimator, self.classes)

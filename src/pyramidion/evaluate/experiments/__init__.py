@@ -13,6 +13,7 @@ from pyramidion.evaluate.experiments.bandit import BANDIT
 from pyramidion.evaluate.experiments.evolution import EVOLUTION
 from pyramidion.evaluate.experiments.experiment import Experiment
 from pyramidion.evaluate.experiments.exposure import EXPOSURE
+from pyramidion.evaluate.experiments.latency import LATENCY, SERVICE, rows_to_serve
 from pyramidion.evaluate.experiments.q1 import Q1
 from pyramidion.evaluate.experiments.q2 import NOISE, Q2
 from pyramidion.evaluate.experiments.q3 import PAIRS, Q3, RECALL, with_planted
@@ -29,7 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
     for found in (
         *(Q1, Q2, NOISE, SHARING, VALUES, Q3, RECALL),
-        *(SKETCHING, BIAS, WINDOWING, SUMMING, RETRAINING),
+        *(SKETCHING, BIAS, WINDOWING, SUMMING, LATENCY, RETRAINING),
         *(REGRESSION, BANDIT, EXPOSURE, EVOLUTION, WIDE, WIDTH, TUNING),
     )
 }
@@ -45,6 +46,8 @@ RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 
 AMONG_ALL = dict.fromkeys(RATES, ("q1", "q2"))
 """What generated clicks are for where all is asked for: the rest is told by real rows, sooner."""
+ALONE = ("tuning",)
+"""Experiments that are made only where they are asked for: how parameters were chosen."""
 
 
 REAL: dict[str, Callable[[Path], DataSet]] = {
@@ -68,6 +71,7 @@ FOUND = {
 MADE: dict[str, Callable[[bool], DataSet]] = {
     "bandit": lambda quick: bandits.generate(QUICK_SHOWN if quick else SHOWN),
     "wide": lambda quick: wide.generate(QUICK_ROWS if quick else ROWS),
+    SERVICE: lambda _: rows_to_serve(),
 }
 """Generated ones, from whether a run is quick."""
 
@@ -76,10 +80,11 @@ MADE_FOR = {
     "bandit": ("bandit",),
     "movielens-ratings": ("regression", "evolution"),
     "wide": ("wide", "width"),
+    SERVICE: ("latency",),
 }
 """The experiments that a data set is for, where it is not for all."""
 
-NEED_THEIRS = ("bandit", "regression", "wide", "width")
+NEED_THEIRS = ("bandit", "regression", "latency", "wide", "width")
 """Experiments that take no other rows than those made for them."""
 
 
@@ -87,7 +92,7 @@ def concerns(experiment: str, data: DataSet, *, among_all: bool) -> bool:
     """Whether an experiment is made on a data set, alone or where all figures are asked for."""
     if data.made_for:
         return experiment in data.made_for
-    if experiment in NEED_THEIRS:
+    if experiment in NEED_THEIRS or (among_all and experiment in ALONE):
         return False
     return not among_all or experiment in AMONG_ALL.get(data.name, (experiment,))
 

@@ -36,12 +36,7 @@ LIKED = 4
 """Stars from which a movie is liked."""
 
 
-def plan(
-    data: DataSet,
-    *,
-    quick: bool,
-    seeds: int,  # noqa: ARG001
-) -> tuple[Figure, list[Job]] | None:
+def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Losses before and after each change."""
     if data.rows >= LARGE:
         return None
@@ -59,16 +54,17 @@ def plan(
     )
     setup = Setup(hot(data), EPSILON, knobs=QUICK if quick else {})
     if data.schema.labels[0].continuous:
-        return figure, [_job(data, setup, _coarser)]
-    return figure, [baseline(data), _job(data, setup, _changed), _without(data)]
+        return figure, [_job(data, setup, _coarser, seed) for seed in range(seeds)]
+    changed = [_job(data, setup, _changed, seed) for seed in range(seeds)]
+    return figure, [baseline(data), *changed, _without(data)]
 
 
-def _job(data: DataSet, setup: Setup, changes: Any) -> Job:
-    about = {"store": setup.told(), "changes": changes.__name__}
+def _job(data: DataSet, setup: Setup, changes: Any, seed: int) -> Job:
+    about = {"store": setup.told(), "changes": changes.__name__, "seed": seed}
 
     def run() -> list[Point]:
         with counted(data, setup) as filled:
-            return list(changes(data, filled))
+            return [replace(point, seed=seed) for point in changes(data, filled)]
 
     return Job("evolution", data.fingerprint, about, run, cost=10 + data.past / 50_000)
 

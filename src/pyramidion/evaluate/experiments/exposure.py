@@ -23,7 +23,7 @@ EPSILON = 1.0
 MOMENT = 0.01
 """Seconds after a step, when what left with it is out of reach."""
 COLLECTED = "raw store: all that was collected"
-HOT, TABLES = "hot rows", "rows in tables alone, ε = 1"
+HOT = "this store: hot rows"
 
 
 def plan(
@@ -39,14 +39,14 @@ def plan(
         name="exposure",
         data=data.name,
         title=f"What an intruder could read, {data.title}",
-        x_label="rows collected, % of the past",
-        y_label="thousands of rows that an intruder could read",
+        x_label="thousands of rows collected",
+        y_label="thousands of raw rows that an intruder could read",
         log_x=False,
         shows="value",
         references=references("exposure", data.name),
-        text=f"At each moment the store's own exposure report: raw rows within reach, and rows "
-        f"that are in noisy tables alone. {100 * hot(data):g} % of the past is hot; the rest is "
-        f"counted in {WINDOWS} windows.",
+        text=f"At each moment what the store's own exposure report says of raw rows within reach. "
+        f"{100 * hot(data):g} % of the past is hot; of the rest there are tables alone, under "
+        f"noise at ε = {EPSILON:g}, in {WINDOWS} windows.",
     )
     setup = Setup(hot(data), EPSILON, windows=WINDOWS, knobs=QUICK if quick else {})
     return figure, [_replayed(data, setup, QUICK_PLACES if quick else PLACES)]
@@ -76,8 +76,8 @@ def _told(data: DataSet, setup: Setup, places: int) -> Iterator[list[Point]]:
             due = collected * places // rows + 1
             clock.now += MOMENT
             seen = store.exposure(clock.now, clock.now)
-            x = round(100 * collected / rows)
-            heights = {COLLECTED: collected, HOT: seen.rows, TABLES: collected - seen.rows}
+            heights = {COLLECTED: collected, HOT: seen.rows}
+            x = round(collected / 1_000, 1)
             yield [Point(name, x, value=height / 1_000) for name, height in heights.items()]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyramidion.evaluate.count_models import TREES, VOWPAL, CountModel
+from pyramidion.evaluate.count_models import FEW_ROWS, TREES, VOWPAL, CountModel
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import QUICK, Experiment, baseline, raw, store
 from pyramidion.evaluate.paper import references
@@ -45,17 +45,7 @@ def linear(alpha: float = 100.0) -> CountModel:
 
 def trees(**parameters: Any) -> CountModel:
     """Boosted trees."""
-    usual = {
-        "n_estimators": 150,
-        "num_leaves": 8,
-        "learning_rate": 0.05,
-        "min_child_samples": 50,
-        "reg_lambda": 10.0,
-        "subsample": 0.5,
-        "subsample_freq": 1,
-        "colsample_bytree": 0.5,
-    }
-    chosen = usual | parameters
+    chosen = FEW_ROWS | {"n_estimators": 150} | parameters
 
     def make(_: int, seed: int) -> Any:
         from lightgbm import LGBMRegressor

@@ -69,6 +69,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
     )
     lines = [(choice, False) for choice in choices(quick)]
     lines += [] if quick else [((e, *how), True) for how in EXACT for e in EPSILONS[::-1]]
+    lines.sort(key=lambda line: line[0][1:] not in EXACT)  # what the paper says, first
     jobs = [
         store("shares", data, setup, chosen, choice[0], seed=seed, variant=told(choice, leaky))
         for choice, leaky in lines

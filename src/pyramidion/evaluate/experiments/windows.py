@@ -26,6 +26,8 @@ QUICK_WINDOWS = (1, 10)
 EPSILON = 1.0
 NOISE = (1, 10, 52, 100, 365, 1_000, 10_000, 100_000)
 QUICK_NOISE = (10, 100)
+ANY_ROWS = "any rows"
+"""Noise does not depend on them, so that all data sets share what was measured."""
 PLACES = 8
 """Where the oldest window lies in a node of the top level: which nodes are used depends on that."""
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly, and on no power of two
@@ -87,7 +89,7 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
     )
     numbers = QUICK_NOISE if quick else NOISE
     return figure, [
-        _noise(data, number, noise, kind, seed)
+        _noise(number, noise, kind, seed)
         for number in numbers
         for noise in MECHANISMS
         for kind in trees(number, noise)
@@ -95,7 +97,7 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
     ]
 
 
-def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
+def _noise(windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
     about = {"windows": windows, "mechanism": noise, "kind": kind, "seed": seed}
 
     def run() -> list[Point]:
@@ -110,7 +112,7 @@ def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) 
         name = f"{kind}, {noise.capitalize()}"
         return [Point(name, windows, value=found, seed=seed, detail=detail)]
 
-    return Job("window-noise", data.fingerprint, about, run, cost=0.1 + windows / 1_000)
+    return Job("window-noise", ANY_ROWS, about, run, cost=0.1 + windows / 1_000)
 
 
 WINDOWING = Experiment("windows", "loss against the number of windows, flat and in a tree", plan)
