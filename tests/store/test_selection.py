@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 

@@ -119,6 +119,14 @@ class Setup:
         """Whether the tables' shares are weights that are read from rows."""
         return self.shares not in ("equal", "by hand")
 
+    @property
+    def compared(self) -> bool:
+        """Whether models are also trained without the columns of groups, on the same tables.
+
+        Two stores differ in all of their noise, and that by more than few groups bring.
+        """
+        return self.groups > 0 and not self.judged
+
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
         rarely = ("aside", "groups", "selection", "group_share", "judged", "leaky")
@@ -299,6 +307,11 @@ def kept_columns(store: Pyramid) -> list[int]:
     ]
     names = store.snapshot().names
     return [i for i, name in enumerate(names) if not any(part in name for part in poor)]
+
+
+def feature_columns(store: Pyramid) -> list[int]:
+    """The columns of features alone."""
+    return [i for i, parts in enumerate(store.snapshot().parts) if len(parts) == 1]
 
 
 def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float32]:
