@@ -213,6 +213,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Asked:
         monkeypatch.setattr(module, "counted", counted)
         monkeypatch.setattr(module, "lesson", lesson)
     monkeypatch.setattr(experiment, "kept_columns", lambda store: [])
+    monkeypatch.setattr(experiment, "feature_columns", lambda store: [])
     monkeypatch.setattr(experiment, "lost", lost)
     monkeypatch.setattr(RawModel, "losses", losses)
     return asked
