@@ -11,16 +11,21 @@ Row = tuple[tuple[int, ...], int]
 """Values of the features, and the label."""
 
 
+def stretches(rows: Sequence[Row]) -> list[int]:
+    """The stretch of time that each row came in, of eight."""
+    return [8 * i // len(rows) for i in range(len(rows))]
+
+
 def quality(rows: Sequence[Row], group: Sequence[int], prior: Sequence[Fraction]) -> Fraction:
-    """½ Σ over keys of Σ over pairs of different rows of ⟨e_y - π, e_y′ - π⟩ / n."""
-    by_key: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for values, label in rows:
-        by_key[tuple(values[f] for f in group)].append(label)
+    """½ Σ over keys of Σ over pairs of rows of different stretches of ⟨e_y - π, e_y′ - π⟩ / n."""
+    by_key: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+    for (values, label), stretch in zip(rows, stretches(rows), strict=True):
+        by_key[tuple(values[f] for f in group)].append((label, stretch))
     total = Fraction(0)
     for labels in by_key.values():
-        for i, one in enumerate(labels):
-            for j, other in enumerate(labels):
-                if i != j:
+        for one, here in labels:
+            for other, there in labels:
+                if here != there:
                     total += inner(one, other, prior) / (2 * len(labels))
     return total
 
@@ -34,18 +39,27 @@ def inner(one: int, other: int, prior: Sequence[Fraction]) -> Fraction:
     )
 
 
-def later(rows: Sequence[Row], group: Sequence[int]) -> int:
-    """Rows that are not the first of their key."""
-    return len(rows) - len({tuple(values[f] for f in group) for values, _ in rows})
+def meeting(rows: Sequence[Row], group: Sequence[int]) -> Fraction:
+    """Σ over keys of the pairs of rows of different stretches, per row of the key."""
+    by_key: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for (values, _), stretch in zip(rows, stretches(rows), strict=True):
+        by_key[tuple(values[f] for f in group)].append(stretch)
+    return sum(
+        (
+            Fraction(sum(here != there for here in found for there in found), len(found))
+            for found in by_key.values()
+        ),
+        Fraction(0),
+    )
 
 
 def gain(rows: Sequence[Row], one: Sequence[int], other: Sequence[int], prior: Sequence[Fraction]):
     """Q of both together, less what each says of as many rows: per row from 0 to 1/16."""
     whole = quality(rows, [*one, *other], prior)
     for part in (one, other):
-        own = later(rows, part)
+        own = meeting(rows, part)
         each = quality(rows, part, prior) / own if own else Fraction(0)
-        whole -= later(rows, [*one, *other]) * min(max(each, Fraction(0)), Fraction(1, 16))
+        whole -= meeting(rows, [*one, *other]) * min(max(each, Fraction(0)), Fraction(1, 16))
     return whole
 
 

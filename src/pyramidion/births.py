@@ -10,8 +10,8 @@ from pyramidion.encoding import Encoder, TableShape
 from pyramidion.errors import SchemaError
 from pyramidion.people import hidden_of
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of, sizes_of
-from pyramidion.privacy.weights import combined, tables_read, weights_of
-from pyramidion.schema import Schema
+from pyramidion.privacy.weights import by_size, combined, tables_read, weights_of
+from pyramidion.schema import Schema, bare
 from pyramidion.settings import Settings
 from pyramidion.storage.readings import Purpose, Readings
 
@@ -98,20 +98,20 @@ class Births:
         if level:
             return dict(reserves_of(self._settings)), {}
         reserves = dict(reserves_of(self._settings, self.due(window, schema, shapes)))
-        apart = self._apart(schema)
+        apart = self._apart(shapes)
         if "selection" in reserves:
             kept = reserves["selection"] - sum(apart.values())
             reserves["selection"] = kept if self.selects(window) else Fraction(0)
         return reserves, apart
 
-    def _apart(self, schema: Schema) -> dict[str, Fraction]:
-        """Tables of chosen groups share a part of what is kept back for selection."""
-        share = self._settings.reserves["selection"]
-        chosen = [name for name in map(",".join, schema.groups) if name in self.chosen]
+    def _apart(self, shapes: Sequence[TableShape]) -> dict[str, Fraction]:
+        """Tables of chosen groups share a part of what is kept back for selection, by size."""
+        share, groups = self._settings.reserves["selection"], self.chosen
+        chosen = [shape for shape in shapes if bare(shape.name) in groups]
         if not share or not chosen or not self._settings.private:
             return {}
         pool = share * Fraction(repr(self._settings.selection_tables))
-        return dict.fromkeys(chosen, pool / len(chosen))
+        return {name: pool * part for name, part in by_size(self._settings, chosen).items()}
 
     @property
     def chosen(self) -> dict[str, list[int]]:

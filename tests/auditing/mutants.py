@@ -350,12 +350,12 @@ MUTANTS = (
         (
             Edit(
                 "privacy/selection.py",
-                "SPREAD_OF_GAIN = 3 * UNIT + 6 * MOST_PER_ROW + 12",
-                "SPREAD_OF_GAIN = (3 * UNIT + 6 * MOST_PER_ROW + 12) // 2",
+                "return math.ceil((3 * widest(prior) + Fraction(8, LEAST_ROWS)) * UNIT) + 12",
+                "return math.ceil((3 * widest(prior) + Fraction(8, LEAST_ROWS)) * UNIT) // 2",
             ),
         ),
         "tests/privacy/test_selection.py::"
-        "test_blanking_rows_changes_no_score_by_more_than_is_proved",
+        "test_a_row_that_one_group_agrees_with_and_another_not_needs_most_of_the_spread",
     ),
     Mutant(
         "draws of groups twice as sharp",

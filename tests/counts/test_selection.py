@@ -15,6 +15,7 @@ from tests.reference_selection import Row, gain, information, quality
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.counts.selection import Coded, grown, pairs_of, whole_prior
 from pyramidion.counts.selection_kernels import UNIT, WEIGHT
+from pyramidion.errors import StateError
 from pyramidion.observations import Door
 
 PRIORS = ([512, 512], [100, 924], [341, 341, 342], [1, 23, 1000])
@@ -151,3 +152,30 @@ def test_prior_parts_sum_to_their_weight() -> None:
     for prior in ([1.0], [0.2, 0.8], [0.001, 0.999], np.ones(4096) / 4096):
         assert whole_prior(list(prior)).sum() == WEIGHT
         assert whole_prior(list(prior)).min() >= 0
+
+
+def test_rows_that_agree_because_they_come_together_gain_nothing() -> None:
+    """Sessions of one taste each: two features that name the session tell of it alone."""
+    rng = np.random.default_rng(7)
+    sessions, length = 400, 50
+    person = rng.integers(0, 12, (2, sessions))
+    likes = 0.5 + 0.3 * rng.choice([-1, 1], sessions)
+    a, b = np.repeat(person, length, axis=1)
+    c, d = rng.integers(0, 12, (2, sessions * length))
+    lasting = 0.08 * np.sign(np.sin(c * 12 + d))
+    y = (rng.random(sessions * length) < np.repeat(likes, length) + lasting).astype(np.int64)
+    found = Coded(np.stack([a, b, c, d]).astype(np.uint32), y, np.array([512, 512]))
+    together, lasts = found.scores([((0,), (1,)), ((2,), (3,))]).gain / UNIT
+    assert lasts > 60
+    assert together < lasts / 2
+    scattered = rng.permutation(sessions * length)  # then nothing says what came together
+    mixed = Coded(found.codes[:, scattered].copy(), y[scattered], np.array([512, 512]))
+    assert mixed.scores([((0,), (1,))]).gain[0] / UNIT > 4 * lasts
+
+
+def test_rows_out_of_order_are_refused() -> None:
+    with pytest.raises(StateError, match="in the order that they came"):
+        Coded(
+            np.zeros((1, 2), np.uint32), np.zeros(2, np.int64), np.array([512, 512]),
+            np.array([1, 0]), 2,
+        )  # fmt: skip

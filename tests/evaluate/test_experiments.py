@@ -31,7 +31,7 @@ from pyramidion.evaluate.experiments import (
     tuning,
     windows,
 )
-from pyramidion.evaluate.experiments.experiment import LARGE, Experiment
+from pyramidion.evaluate.experiments.experiment import LARGE, Experiment, store
 from pyramidion.evaluate.kept import Kept, Plan
 from pyramidion.evaluate.paper import REFERENCES
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -222,6 +222,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Asked:
         monkeypatch.setattr(module, "counted", counted)
         monkeypatch.setattr(module, "lesson", lesson)
     monkeypatch.setattr(experiment, "kept_columns", lambda store: [])
+    monkeypatch.setattr(experiment, "feature_columns", lambda store: [])
     monkeypatch.setattr(experiment, "lost", lost)
     monkeypatch.setattr(RawModel, "losses", losses)
     return asked
@@ -581,7 +582,7 @@ def test_clicks_have_the_rates_of_criteo() -> None:
 def test_groups_are_chosen_from_rows_aside_and_share_a_tenth(nothing: Asked) -> None:
     all_points("q3", SMALL[0])
     grouped = [setup for setup in nothing.setups if setup.groups]
-    assert {setup.groups for setup in grouped} == {8, 35}
+    assert {setup.groups for setup in grouped} == {3, 8, 35}
     assert {setup.aside for setup in nothing.setups} == {0.1}
     assert {setup.group_share for setup in grouped} == {0.1}
 
@@ -598,7 +599,19 @@ def test_chosen_groups_are_counted_and_their_tables_have_their_share(method: str
         tables = sum(paid.values()) - paid[""]
         assert sum(paid[name] for name in names) == pytest.approx(0.1 * tables)
         columns = stores.kept_columns(store)
-        assert set(range(len(data.schema.features))) <= set(columns)
+        alone = stores.feature_columns(store)
+        assert alone == list(range(len(data.schema.features)))
+        assert set(alone) <= set(columns)
+
+
+def test_points_with_groups_tell_what_the_same_tables_lose_without_their_columns() -> None:
+    data, model = small(4_000), logistic()
+    asked = Setup(0.1, epsilon=1.0, aside=0.5, groups=1, knobs={"buckets": 64})
+    told = "loss without columns of groups"
+    (point,) = store("q3", data, asked, [model], 1.0).run()
+    assert point.detail[told] != point.loss
+    for other in (asked.but(groups=0, aside=0.0), asked.but(judged=True)):
+        assert told not in store("q3", data, other, [model], 1.0).run()[0].detail
 
 
 def test_planted_pairs_are_recalled_where_the_choice_is_exact() -> None:

@@ -209,6 +209,18 @@ def test_chosen_groups_are_counted_from_the_next_window_for_a_part_of_the_reserv
     assert second.spent + store.ledger.left(2, "selection") == second.budget
 
 
+def test_tables_of_chosen_groups_share_by_the_root_of_their_cells(stand: Stand) -> None:
+    wide = Categorical("c", domain=list(range(58)))  # with 'other' and 'missing' 60 codes, a has 6
+    schema = replace(SCHEMA, features=(*SCHEMA.features[:2], wide))
+    store = fed(stand, stand.create(schema, **MUCH | {"selection_groups": 3}), 1)
+    store.select_groups()
+    fed(stand, store, 11)
+    lines = {line.purpose: line.amount for line in store.ledger.report().windows[1].lines}
+    small, *large = (lines[group] for group in ("a,b", "a,c", "b,c"))
+    assert small + sum(large) == budget_of(store.settings)[1] * Fraction("0.2")
+    assert [float(share / small) for share in large] == pytest.approx([10**0.5] * 2, rel=1e-3)
+
+
 def test_groups_by_hand_are_not_chosen_and_stay(stand: Stand) -> None:
     store = stand.create(SCHEMA.plus(("b", "d")), **MUCH | {"selection_groups": 3})
     fed(stand, store, 1)

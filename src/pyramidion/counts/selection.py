@@ -1,20 +1,23 @@
 """Which groups are worth counting: scores of features that are counted together.
 
-With e_y the unit vector of a row's label, π a prior that is known already, and the rows of a
-key, one value of a group,
+Rows are cut into `STRETCHES` of time. With e_y the unit vector of a row's label, π a prior that is
+known already, and of the n rows of a key, one value of a group, n_t in stretch t,
 
-    A = Σ (e_y - π),    B = Σ ‖e_y - π‖²,    Q = ½ Σ over keys of (‖A‖² - B) / n_key.
+    A = Σ (e_y - π),    A_t the same in stretch t,    Q = ½ Σ over keys of (‖A‖² - Σ_t ‖A_t‖²) / n.
 
-‖A‖² - B is the sum of ⟨e_y - π, e_y′ - π⟩ over pairs of *different* rows: how much labels of
-one key agree. A key that occurs once scores 0, whatever its label. (Plug-in mutual information
-gives such keys the whole entropy of the label, so ⟨user, item⟩ always wins.) Of two classes, Q
-is Σ ((Σ(y - π))² - Σ(y - π)²) / n_key.
+‖A‖² - Σ‖A_t‖² is the sum of ⟨e_y - π, e_y′ - π⟩ over pairs of rows from *different* stretches: how
+much labels of one key agree at different times. A key that occurs once scores 0, whatever its
+label. (Plug-in mutual information gives such keys the whole entropy of the label, so ⟨user, item⟩
+always wins.) So does one that occurs at one time only. Rows that come together are often of one
+person, one session or one machine and agree for that reason: with them, a group of two features
+that describe people would be as good as a name, and tell nothing of who comes next. Counts of the
+past are for the future, so what counts is what lasts.
 
 A group is as good as its *gain*: Q less what both parts it was made of say of the same rows. What
 two features say each by itself is no gain: a model has that from their own tables. (Over the better
-part alone, pairs of two strong features gain most, whether they interact or not.) The first row of
-a key agrees with nobody, so of R rows with K keys M = R - K have a say, in a group fewer than in
-its parts. A part's Q is thus taken per such row, and as often as the group has some:
+part alone, pairs of two strong features gain most, whether they interact or not.) Of the n rows of
+a key n - Σ n_t²/n meet others: M of all keys together, in a group fewer than in its parts. A part's
+Q is thus taken per such row, and as often as the group has some:
 
     G = Q(ab) - M(ab) Q(a)/M(a) - M(ab) Q(b)/M(b).
 
@@ -22,7 +25,7 @@ its parts. A part's Q is thus taken per such row, and as often as the group has 
 Q(a)/M(a) is taken as within 0 and 1/16, so that one row changes little of it.
 
 docs/privacy.md proves how little one row changes both. For that to hold for what is
-computed, too, Q is a sum of whole numbers: each key's term is rounded down to 1/UNIT.
+computed, too, Q and M are sums of whole numbers: each key's term is rounded down to 1/UNIT.
 
 All of it is as raw as the rows (P1): made in memory, read once, dropped.
 """
@@ -56,9 +59,12 @@ Pair = tuple[Group, Group]
 MOST_CODES = 1 << 26
 """Codes of all features together, 0.8 GB with their keys: of 507 features 132,000 rows are read."""
 
+LEAST_ROWS = 16
+"""A part is taken to say 1/16 of a row at most. On MovieLens movies say 0.04 and users 0.03."""
 
-MOST_PER_ROW = UNIT // 16
-"""What a part is taken to say of a row at most. On MovieLens movies say 0.04 and users 0.03."""
+STRETCHES = 8
+"""Of time, by rows that came. More would cut through what comes together, of fewer less would meet:
+of two half of all pairs of rows, of eight seven eighths."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,9 @@ class Coded:
         self.came = len(labels) if came is None else came
         """Rows that came, blanked ones too: public."""
         self._places = np.arange(len(labels)) if places is None else places
+        """Where each row came, never falling: stretches of time are cut by it."""
+        if np.any(np.diff(self._places) < 0):
+            raise StateError("groups are scored on rows in the order that they came; sort them")
         self._joined: dict[Group, Codes] = {(f,): codes[f] for f in range(len(codes))}
         self._scores: dict[Group, tuple[int, int, float]] = {}
         self._last: tuple[list[Pair], Scores] | None = None
@@ -194,28 +203,17 @@ class Coded:
         stacked = self.codes if self._all(parts) else np.stack(codes) if codes else self.codes[:0]
         ones = np.array([place[one] for one, _ in pairs], dtype=np.int64)
         others = np.array([place[other] for _, other in pairs], dtype=np.int64)
-        quality, keys, information = self._score(stacked, ones, others)
+        quality, met, information = self._score(stacked, ones, others)
         known = [self._of(part) for part in parts]
         if not pairs:
             return Scores(quality, quality, information)
         parts_i = np.array([i for _, _, i in known])
-        later = len(self) - keys
-        said = [self._said([known[i] for i in side], later) for side in (ones, others)]
+        said = [_said([known[i] for i in side], met) for side in (ones, others)]
         return Scores(
             quality,
             quality - said[0] - said[1],
             information - np.maximum(parts_i[ones], parts_i[others]),
         )
-
-    def _said(
-        self, parts: Sequence[tuple[int, int, float]], later: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """What parts say of so many rows that are not the first of their key."""
-        own = len(self) - np.array([keys for _, keys, _ in parts], dtype=np.int64)
-        quality = np.array([q for q, _, _ in parts], dtype=np.int64)
-        bounded = np.clip(quality, 0, MOST_PER_ROW * own)
-        told: NDArray[np.int64] = later * bounded // np.maximum(own, 1)
-        return told
 
     def _all(self, parts: list[Group]) -> bool:
         """Whether these are all features, in order: no copy is needed then."""
@@ -229,22 +227,35 @@ class Coded:
         return self._joined[group]
 
     def _of(self, group: Group) -> tuple[int, int, float]:
-        """Q, keys and information of one group, alone."""
+        """Q, M and information of one group, alone."""
         if group not in self._scores:
             codes = self._codes(group)[None]
             zero = np.zeros(1, dtype=np.int64)
-            quality, keys, information = self._score(codes, zero, zero)
-            self._scores[group] = int(quality[0]), int(keys[0]), float(information[0])
+            quality, met, information = self._score(codes, zero, zero)
+            self._scores[group] = int(quality[0]), int(met[0]), float(information[0])
         return self._scores[group]
 
     def _score(
         self, codes: Codes, ones: NDArray[np.int64], others: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        scores, keys = np.zeros(len(ones), np.int64), np.zeros(len(ones), np.int64)
+        scores, met = np.zeros(len(ones), np.int64), np.zeros(len(ones), np.int64)
         told = np.zeros(len(ones))
-        given = codes, ones, others, self.labels, len(self.prior), self.prior
-        score_pairs(*given, scores, keys, told)
-        return scores, keys, told
+        stretches = self._places * STRETCHES // max(self.came, 1)
+        given = codes, ones, others, self.labels, stretches, len(self.prior), self.prior
+        score_pairs(*given, scores, met, told)
+        return scores, met, told
+
+
+def _said(parts: Sequence[tuple[int, int, float]], met: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What parts, each with its Q and M, say of groups with an M of their own.
+
+    Products pass 64 bits, so they are Python's.
+    """
+    told = [
+        int(group) * min(max(quality, 0), own // LEAST_ROWS) // max(own, 1)
+        for (quality, own, _), group in zip(parts, met, strict=True)
+    ]
+    return np.array(told, dtype=np.int64)
 
 
 def whole_prior(prior: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 A row's key is the pair of its codes. Slots are not cleared between pairs: each carries the
 number of the pair that wrote it last. How often a key has a label is kept in a second table,
-under the key's slot and the label, so many labels take no more room than rows do.
+under the key's slot and the label, so many labels take no more room than rows do; and so is
+how often it has one in the present stretch of time.
 """
 
 from __future__ import annotations
@@ -49,17 +50,20 @@ def score_pairs(
     ones: Any,
     others: Any,
     labels: Any,
+    stretches: Any,
     classes: Any,
     prior: Any,
     scores: Any,
-    found: Any,
+    met: Any,
     told: Any,
 ) -> None:
-    """Q of each pair of rows of ``codes`` in units of 1/UNIT, how many keys there are, and n times
-    the mutual information.
+    """Q of each pair of rows of ``codes`` and M, both in units of 1/UNIT, and n times the mutual
+    information.
 
-    With n_key rows of a key, c of them with label l, and π = ``prior`` / WEIGHT,
-    Q = Σ_key ⌊(‖A‖² - B) UNIT / 2 n_key⌋ / UNIT with A = Σ(e_y - π) and B = Σ‖e_y - π‖².
+    With n rows of a key, n_t of them in stretch t, π = ``prior`` / WEIGHT, A = Σ(e_y - π) over
+    the rows of a key and A_t over those in stretch t:
+    Q = Σ_key ⌊(‖A‖² - Σ_t ‖A_t‖²) UNIT / 2 n⌋ / UNIT, M = Σ_key ⌊(n² - Σ_t n_t²) UNIT / n⌋ / UNIT.
+    ``stretches`` never falls.
     """
     rows = labels.size
     slots, shift = _size(rows)
@@ -69,26 +73,39 @@ def score_pairs(
     counts = np.zeros(slots, dtype=np.int64)
     firsts = np.zeros(slots, dtype=np.int64)  # Σ π_y, in units of WEIGHT
     squares = np.zeros(slots, dtype=np.int64)  # Σ_l c²
+    own_counts = np.zeros(slots, dtype=np.int64)  # Σ_t n_t², and as above, by stretch
+    own_firsts = np.zeros(slots, dtype=np.int64)
+    own_squares = np.zeros(slots, dtype=np.int64)
     used = np.zeros(rows, dtype=np.int64)
     cell_keys = np.zeros(slots, dtype=np.uint64)
     cell_stamps = np.full(slots, -1, dtype=np.int32)
     cells = np.zeros(slots, dtype=np.int64)
     cells_used = np.zeros(rows, dtype=np.int64)
+    now_stamps = np.full(slots, -1, dtype=np.int32)  # of the present stretch alone
+    now_counts = np.zeros(slots, dtype=np.int64)
+    now_firsts = np.zeros(slots, dtype=np.int64)
+    now_keys = np.zeros(slots, dtype=np.uint64)
+    now_cell_stamps = np.full(slots, -1, dtype=np.int32)
+    now_cells = np.zeros(slots, dtype=np.int64)
     totals = np.zeros(classes, dtype=np.int64)
     norm = np.int64(0)
     for label in range(classes):
         norm += prior[label] * prior[label]
     for i in range(rows):
         totals[labels[i]] += 1
+    now = -1
     for pair in range(ones.size):
         one, other = codes[ones[pair]], codes[others[pair]]
         held, held_cells = 0, 0
         for i in range(rows):
+            if i == 0 or stretches[i] != stretches[i - 1]:
+                now += 1
             key = np.uint64(one[i]) << np.uint64(32) | np.uint64(other[i])
             slot = _slot(key, shift, mask, keys, stamps, pair)
             if stamps[slot] != pair:
                 stamps[slot], keys[slot] = pair, key
                 counts[slot] = firsts[slot] = squares[slot] = 0
+                own_counts[slot] = own_firsts[slot] = own_squares[slot] = 0
                 used[held] = slot
                 held += 1
             label = labels[i]
@@ -98,16 +115,31 @@ def score_pairs(
                 cell_stamps[cell], cell_keys[cell], cells[cell] = pair, cell_key, 0
                 cells_used[held_cells] = cell
                 held_cells += 1
+            if now_stamps[slot] != now:
+                now_stamps[slot], now_counts[slot], now_firsts[slot] = now, 0, 0
+            now_cell = _slot(cell_key, shift, mask, now_keys, now_cell_stamps, now)
+            if now_cell_stamps[now_cell] != now:
+                now_cell_stamps[now_cell], now_keys[now_cell] = now, cell_key
+                now_cells[now_cell] = 0
+            first = prior[label]
+            own_counts[slot] += 2 * now_counts[slot] + 1
+            own_firsts[slot] += (now_counts[slot] + 1) * first + now_firsts[slot]
+            own_squares[slot] += 2 * now_cells[now_cell] + 1
             squares[slot] += 2 * cells[cell] + 1
             cells[cell] += 1
+            now_cells[now_cell] += 1
             counts[slot] += 1
-            firsts[slot] += prior[label]
-        score, information = np.int64(0), 0.0
+            now_counts[slot] += 1
+            firsts[slot] += first
+            now_firsts[slot] += first
+        score, meeting, information = np.int64(0), np.int64(0), 0.0
         for j in range(held):
-            n, first = counts[used[j]], firsts[used[j]]
-            whole = UNIT * squares[used[j]] - 2 * WEIGHT * n * first + n * n * norm
-            own = UNIT * n - 2 * WEIGHT * first + n * norm
+            at = used[j]
+            n, first = counts[at], firsts[at]
+            whole = UNIT * squares[at] - 2 * WEIGHT * n * first + n * n * norm
+            own = UNIT * own_squares[at] - 2 * WEIGHT * own_firsts[at] + own_counts[at] * norm
             score += (whole - own) // (2 * n)
+            meeting += UNIT * (n * n - own_counts[at]) // n
             information -= n * math.log(n)
         for j in range(held_cells):
             c = cells[cells_used[j]]
@@ -117,7 +149,7 @@ def score_pairs(
                 information -= totals[label] * math.log(totals[label])
         if rows:
             information += rows * math.log(rows)
-        scores[pair], found[pair], told[pair] = score, held, information
+        scores[pair], met[pair], told[pair] = score, meeting, information
 
 
 @njit(cache=True, nogil=True)

@@ -7,10 +7,9 @@ get little of it. That is public knowledge here, not read off rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.learn.scaling import FlooredScaler
@@ -113,6 +112,12 @@ MODELS: dict[str, Sequence[CountModel]] = {
         trees(),
         vowpal(passes=3, learning_rate=0.02),
     ),
+    "movielens-people": (
+        logistic(0.01, scaled=False),
+        network(),
+        trees(n_estimators=300, num_leaves=2, colsample_bytree=1.0),
+        vowpal(passes=3, learning_rate=0.02),
+    ),
     "criteo": (logistic(0.01), network(), trees(), vowpal(passes=3, learning_rate=0.02)),
     "clicks": (
         logistic(0.03),
@@ -121,12 +126,19 @@ MODELS: dict[str, Sequence[CountModel]] = {
         vowpal(),
     ),
 }
-"""By kind of data set, what was chosen for it."""
+"""By data set or kind of data set, what was chosen for it."""
+
+Chosen = TypeVar("Chosen")
+
+
+def _chosen(known: Mapping[str, Chosen], data: DataSet, otherwise: Chosen) -> Chosen:
+    """What was chosen for a data set, or for its kind."""
+    return known.get(data.name, known.get(kind(data.name), otherwise))
 
 
 def models(data: DataSet, *, quick: bool = False) -> Sequence[CountModel]:
     """The models on counts of a data set; in a quick run two of them."""
-    found = MODELS.get(kind(data.name), (logistic(), network(), trees(), vowpal()))
+    found = _chosen(MODELS, data, (logistic(), network(), trees(), vowpal()))
     return [model for model in found if model.name in (LOGISTIC, TREES)] if quick else found
 
 
@@ -146,13 +158,13 @@ def mechanism(data: DataSet) -> Literal["laplace", "gaussian"]:
 FEW = 64
 """Values of a feature whose counts are large whatever the data."""
 
-LITTLE = {"movielens": 0.003, "criteo": 0.1, "clicks": 0.1}
+LITTLE = {"movielens": 0.003, "movielens-people": 0.01, "criteo": 0.1, "clicks": 0.1}
 """What a feature of few values gets of the budget, beside 1 for the others."""
 
 
 def shares(data: DataSet) -> dict[str, float]:
     """Shares of the budget by hand: little for features of few values."""
-    little = LITTLE.get(kind(data.name), 0.1)
+    little = _chosen(LITTLE, data, 0.1)
     return dict.fromkeys(few_valued(data.schema), little)
 
 
@@ -160,16 +172,3 @@ def few_valued(schema: Schema) -> list[str]:
     """The features of few values, as the schema declares them."""
     sizes = {f.name: getattr(f, "codes", None) for f in schema.features}
     return [name for name, codes in sizes.items() if codes is not None and codes <= FEW]
-
-
-def group_needs(data: DataSet, schema: Schema) -> dict[str, float]:
-    """What groups get of their part of the budget, by the same rule: little where values are few.
-
-    A group of two features of few values has few itself.
-    """
-    sizes = {f.name: getattr(f, "codes", None) or math.inf for f in schema.features}
-    little = LITTLE.get(kind(data.name), 0.1)
-    return {
-        ",".join(group): little if math.prod(sizes[f] for f in group) <= FEW**2 else 1.0
-        for group in schema.groups
-    }

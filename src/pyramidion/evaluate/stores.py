@@ -33,11 +33,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.trials import SURE
+from pyramidion.encoding import table_shapes
 from pyramidion.evaluate.aside import chosen_groups, coded_rows, private_shares
-from pyramidion.evaluate.count_models import CountModel, group_needs, mechanism, shares
+from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
 from pyramidion.privacy.selection import LEAKY, Method
+from pyramidion.privacy.weights import by_size
 from pyramidion.schema import Categorical, Schema
 from pyramidion.settings import Settings
 from pyramidion.system import Pyramid
@@ -116,6 +118,14 @@ class Setup:
     def by_weights(self) -> bool:
         """Whether the tables' shares are weights that are read from rows."""
         return self.shares not in ("equal", "by hand")
+
+    @property
+    def compared(self) -> bool:
+        """Whether models are also trained without the columns of groups, on the same tables.
+
+        Two stores differ in all of their noise, and that by more than few groups bring.
+        """
+        return self.groups > 0 and not self.judged
 
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
@@ -220,9 +230,9 @@ def grouped(
     for group in chosen_groups(coded, schema, paying, **asked):
         schema = schema.plus(group)
     shares = {name: settings.share(name) for name in schema.feature_names}
-    needs = group_needs(data, schema)
     whole = setup.group_share / (1 - setup.group_share) * sum(shares.values())
-    each = {name: whole * need / sum(needs.values()) for name, need in needs.items()}
+    shapes = [shape for shape in table_shapes(schema, settings.dense_limit) if len(shape.parts) > 1]
+    each = {name: whole * float(part) for name, part in by_size(settings, shapes).items()}
     return schema, replace(settings, shares=shares | each)
 
 
@@ -297,6 +307,11 @@ def kept_columns(store: Pyramid) -> list[int]:
     ]
     names = store.snapshot().names
     return [i for i, name in enumerate(names) if not any(part in name for part in poor)]
+
+
+def feature_columns(store: Pyramid) -> list[int]:
+    """The columns of features alone."""
+    return [i for i, parts in enumerate(store.snapshot().parts) if len(parts) == 1]
 
 
 def features(snapshot: Snapshot, data: DataSet, rows: Range) -> NDArray[np.float32]:

@@ -1,10 +1,11 @@
 """Choosing groups privately: noisy top-k, or sample-and-aggregate by the center of attention.
 
-**One row.** Blanking a row with label y changes the Q of *every* group by between c - 1 and c,
-c = ½‖e_y - π‖²: numbers within a *spread* of 1. What a part says of the group's rows changes by
-between c - 1 - 1/16 and c + 2/16, and so each gain by numbers within 3 + 6/16 (the proof is in
-docs/privacy.md). Rounding each key's term down to 1/UNIT makes the spread of a Q larger by at most
-2/UNIT; that of a gain by at most 12/UNIT.
+**One row.** Blanking a row with label y changes the Q of *every* group by a number between
+-(1 - c/2)² and h(c), c = ½‖e_y - π‖² (`widest`). With w the width of that, what a part says of the
+group's rows changes by numbers within w + 4/16, and so each gain by numbers within 3w + 8/16 (the
+proof is in docs/privacy.md). w depends on the prior: 1.3 for two labels that are as frequent, 2.25
+at most. Rounding each key's term down to 1/UNIT makes the spread of a Q larger by at most 2/UNIT;
+that of a gain by at most 12/UNIT.
 
 **top-k** (the default): each group is one draw of the exponential mechanism, P ∝ exp(ε u / s),
 with s the spread of the utilities' changes and without the chosen ones from then on; so the log
@@ -45,8 +46,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts.selection import MOST_PER_ROW, Coded, Group, Pair, grown, pairs_of
-from pyramidion.counts.selection_kernels import UNIT
+from pyramidion.counts.selection import LEAST_ROWS, Coded, Group, Pair, grown, pairs_of
+from pyramidion.counts.selection_kernels import UNIT, WEIGHT
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy.budget import Unit, gaussian_variance, laplace_scale
 from pyramidion.privacy.exponential import chosen, epsilon_per_draw
@@ -59,12 +60,6 @@ LEAKY: Method = "leaky-mutual-information"
 
 MOST_FEATURES = 64
 """Of more, so many are drawn first: 2,016 pairs take seconds, 128,000 would take minutes."""
-
-SPREAD_OF_QUALITY = UNIT + 2
-"""Within so much lie the changes of all Q when one row is blanked, in units of 1/UNIT."""
-
-SPREAD_OF_GAIN = 3 * UNIT + 6 * MOST_PER_ROW + 12
-"""The same of gains."""
 
 HIGHEST = 0.02
 """Gains per row are clamped to this in a block: stronger groups need no search."""
@@ -92,6 +87,32 @@ class Wanted:
         """
         rounds = min(self.parts - 1, self.number)
         return [self.number // rounds + (r < self.number % rounds) for r in range(rounds)]
+
+
+def widest(prior: NDArray[np.int64]) -> Fraction:
+    """Within so much lie the changes of all exact Q when one row is blanked, by the prior.
+
+    >>> float(widest(np.array([512, 512]))), float(widest(np.array([0, 1024])))
+    (1.2864583333333333, 2.25)
+    """
+    norm = sum(int(part) ** 2 for part in prior)
+    deviations = [Fraction(UNIT - 2 * WEIGHT * int(part) + norm, 2 * UNIT) for part in prior]
+    return max((1 - c / 2) ** 2 + _highest(c) for c in deviations)
+
+
+def _highest(c: Fraction) -> Fraction:
+    """The most of α(1 + c) - α²(1 - c) for α from 0 to 1."""
+    return 2 * c if 3 * c >= 1 else (1 + c) ** 2 / (4 * (1 - c))
+
+
+def spread_of_quality(prior: NDArray[np.int64]) -> int:
+    """Within so much lie the changes of all Q when one row is blanked, in units of 1/UNIT."""
+    return math.ceil(widest(prior) * UNIT) + 2
+
+
+def spread_of_gain(prior: NDArray[np.int64]) -> int:
+    """The same of gains."""
+    return math.ceil((3 * widest(prior) + Fraction(8, LEAST_ROWS)) * UNIT) + 12
 
 
 Pick = Callable[[Sequence[Pair], int], list[Pair]]
@@ -156,7 +177,8 @@ def screened(
     """The places of `MOST_FEATURES` features, drawn by their own Q."""
     each = epsilon_per_draw(budget, unit=unit, draws=MOST_FEATURES)
     quality = coded.alone(range(coded.features))
-    return sorted(drawn(quality, MOST_FEATURES, SPREAD_OF_QUALITY, each, k, randomness))
+    spread = spread_of_quality(coded.prior)
+    return sorted(drawn(quality, MOST_FEATURES, spread, each, k, randomness))
 
 
 def drawn(
@@ -190,8 +212,8 @@ def _grow(wanted: Wanted, features: Sequence[int], pick: Pick) -> list[Group]:
 
 def _drawn(coded: Coded, epsilon: Fraction, k: int, source: Randomness) -> Pick:
     def pick(pairs: Sequence[Pair], number: int) -> list[Pair]:
-        gains = coded.scores(pairs).gain
-        return [pairs[i] for i in drawn(gains, number, SPREAD_OF_GAIN, epsilon, k, source)]
+        gains, spread = coded.scores(pairs).gain, spread_of_gain(coded.prior)
+        return [pairs[i] for i in drawn(gains, number, spread, epsilon, k, source)]
 
     return pick
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyramidion.evaluate.count_models import CountModel
@@ -12,8 +12,10 @@ from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_models import BASELINE, RawModel, best_model
 from pyramidion.evaluate.stores import (
     Lesson,
+    Lost,
     Setup,
     counted,
+    feature_columns,
     kept_columns,
     lesson,
     lost,
@@ -90,9 +92,19 @@ def store(
             given = lesson(data, filled)
             if setup.judged:
                 given = given.only(kept_columns(filled))
-        return points(data, given, models, x, seed=seed, variant=variant)
+            alone = given.only(feature_columns(filled)) if setup.compared else None
+        found = points(data, given, models, x, seed=seed, variant=variant)
+        return found if alone is None else _beside(found, lost(data, alone, models, seed))
 
     return Job(figure, data.fingerprint, about, run, cost=5 + data.past / 100_000)
+
+
+def _beside(found: Sequence[Point], alone: Sequence[Lost]) -> list[Point]:
+    """Points that also say what the same models lose on the same tables without their groups."""
+    return [
+        replace(point, detail={**point.detail, "loss without columns of groups": other.loss})
+        for point, other in zip(found, alone, strict=True)
+    ]
 
 
 def points(

@@ -29,9 +29,9 @@ GRIDS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "network": {"alpha": [1.0, 3.0, 10.0], "learning_rate": [0.001, 0.003, 0.01]},
     "trees": {
         "n_estimators": [100, 300],
-        "num_leaves": [4, 8],
+        "num_leaves": [2, 4, 8],
         "min_child_samples": [50, 200],
-        "colsample_bytree": [0.2, 0.5],
+        "colsample_bytree": [0.2, 0.5, 1.0],
     },
     "vowpal": {"passes": [3, 10], "learning_rate": [0.02, 0.05, 0.2]},
 }
