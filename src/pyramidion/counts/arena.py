@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from hashlib import blake2b
-from threading import Event
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -211,7 +211,8 @@ class Arena:
 
         Workers do it, also a single one: Ctrl-C stops the main thread alone, so what a worker
         has counted and what it says it has are the same. None begins before all are known
-        here: Ctrl-C while a worker is started leaves one that its pool has not heard of.
+        here: Ctrl-C while a worker is started leaves one that its pool has not heard of. A thread
+        that Ctrl-C does not stop counts a few rows itself: to start a worker takes longer.
         """
         done: list[tuple[int, int, int]] = []
         gate, stopped = Event(), Event()
@@ -237,12 +238,17 @@ class Arena:
         alone = threads == 1 or len(observations) < _FEW  # handing tables over takes longer then
         pool = ThreadPoolExecutor(1 if alone else threads)
         try:
-            shares = [tables] if alone else [[table] for table in tables]
-            counting = [pool.submit(count_all, some) for some in shares]
-            self._broken = True
-            gate.set()
-            for counted in counting:
-                counted.result()
+            if alone and current_thread() is not main_thread():
+                self._broken = True
+                gate.set()
+                count_all(tables)
+            else:
+                shares = [tables] if alone else [[table] for table in tables]
+                counting = [pool.submit(count_all, some) for some in shares]
+                self._broken = True
+                gate.set()
+                for counted in counting:
+                    counted.result()
             self.rows = before + rows
             self._broken = False
         except BaseException:
