@@ -186,13 +186,13 @@ def states(store: Pyramid) -> dict[int, tuple[str, int]]:
 def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
     """Copies of the tables of windows as they are born from now on: noise alone."""
     copies: list[Arena] = []
-    adopt = store._lifecycle._adopt
+    adopt = store._lifecycle.adopt
 
     def spy(number: int, arena: Arena, after: int) -> Any:
         copies.append(arena.only(arena.layout.index))
         return adopt(number, arena, after)
 
-    monkeypatch.setattr(store._lifecycle, "_adopt", spy)
+    monkeypatch.setattr(store._lifecycle, "adopt", spy)
     return copies
 
 

@@ -319,6 +319,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("featurize_json", "vector_of_json", "through", "estimates"), PAID),
         **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
+        "values": "of rows that one has, in columns by the stream's secret",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
         "expire": VERB,
         **dict.fromkeys(("names", "guarantee", "rows"), PUBLIC),
