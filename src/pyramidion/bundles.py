@@ -105,6 +105,8 @@ def waiting(arrival: Arrival, place: int, columns: Collection[str]) -> Waiting:
     """
     _refuse_unusable(arrival.key)
     data, errors = arrival.batch, checked_errors(arrival.errors)
+    if type(data) is list and all(type(row) is dict for row in data):  # nearly all that come small
+        return Waiting(place, arrival.key, errors, list(data))
     if isinstance(data, Mapping) and not is_columnar(data):
         data = [data]
     if isinstance(data, pa.RecordBatch):

@@ -50,6 +50,13 @@ ASLEEP = "a history is being replayed; it is trained when that is through"
 NO_TABLE = "no sealed window has a table that it uses; wait for one, or register it with others"
 
 
+BRIEF = 300_000_000
+"""Microseconds that an export lives where rows bound the hot window: as long as a store restarts.
+
+When a row leaves such a window depends on rows to come, which nobody knows who exports a model. So
+an edge asks again and again, and without a network it forgets the model this soon."""
+
+
 class Lesson(NamedTuple):
     """Features of hot rows, and a label for each workload."""
 
@@ -345,6 +352,15 @@ class Training:
         retires = store.retires()
         ends = [start + longest for start in steps]
         return min(ends if retires is None else [*ends, retires])
+
+    @property
+    def away(self) -> int:
+        """How long an exported model lives at most, in microseconds.
+
+        After a step an edge has to ask again, and learns so of what was withdrawn or erased.
+        """
+        step, by_rows = self._store.settings.hot_step_us, self._store.settings.hot_rows is not None
+        return min(step, BRIEF) if by_rows else step
 
     def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
         """Let models serve; where rows leave, nothing else that was learned is left.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from pyramidion.learn import fitting
 from pyramidion.learn.fitting import DIED, LATE, Failed, Trainer
 from pyramidion.learn.jobs import fit
 from pyramidion.learn.recipes import packages_of, recipe_of
-from tests.learn.parrots import Parrot, parrots
+from tests.learn.parrots import Parrot, parrots, ranks
 
 X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
 Y = (X[:, 0] > 0.5).astype(np.int64)
@@ -290,7 +291,7 @@ import numpy as np
 from pyramidion.learn import fitting
 from pyramidion.learn.jobs import fit
 from pyramidion.learn.recipes import recipe_of
-from tests.learn.parrots import Parrot, parrots
+from tests.learn.parrots import Parrot, parrots, ranks
 with parrots():
     trainer = fitting.Trainer()
     X, y = np.ones((9, 2), np.float32), np.ones(9)
@@ -330,3 +331,66 @@ def test_when_the_store_is_killed_nothing_goes_on(when: str, tmp_path: Path) -> 
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(store.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("aside", [True, False])
+def test_a_child_gives_way_to_everybody_where_it_may_come_back(aside: bool) -> None:
+    (jobs, given), (told, answers) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(jobs, 0)
+        os._exit(fitting._answer(answers, aside))
+    with open(given, "wb") as stream:
+        fitting._send(stream, fitting._packed([partial(os.sched_getscheduler, 0)]))
+    with open(told, "rb", buffering=0) as stream:
+        assert fitting._receive(stream) == (os.SCHED_IDLE if aside else os.SCHED_BATCH)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(jobs)
+    os.close(answers)
+
+
+def test_a_child_that_starves_takes_turns(trainer: Trainer) -> None:
+    if not fitting._may_come_back():
+        pytest.skip("who is in the idle class may not leave it here: needs CAP_SYS_NICE")
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        (later,) = trainer.run([partial(ranks, LONG / 4)], AHEAD, LONG)
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+    assert later == {os.SCHED_BATCH}
+
+
+def test_a_child_that_gets_on_is_left_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter([(80, 20), (160, 40), (170, 80)])
+    turns: list[int] = []
+    monkeypatch.setattr(fitting, "_spent", lambda _: next(spent))
+    monkeypatch.setattr(fitting, "SPELL", -1.0)
+    monkeypatch.setattr(fitting.Pace, "_take_turns", lambda self: turns.append(self._child))
+    pace = fitting.Pace(7)
+    pace.look()
+    pace.look()
+    assert not turns
+    pace.look()
+    pace.look()
+    assert turns == [7]
+
+
+def test_who_is_not_told_how_a_child_gets_on_lets_it_take_turns() -> None:
+    ran, waited = fitting._spent(2**30)
+    assert waited > ran
+
+
+def test_where_the_idle_class_could_not_be_left_it_is_not_entered() -> None:
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            os.setgid(65_534)
+            os.setuid(65_534)
+            os._exit(int(fitting._may_come_back()))
+        os._exit(2)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 2 or resource.getrlimit(resource.RLIMIT_NICE)[0] > 0:
+        pytest.skip("becoming nobody, without a right to rise in rank, needs root")
+    assert code == 0

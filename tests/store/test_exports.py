@@ -45,7 +45,7 @@ from pyramidion import (
 )
 from pyramidion.learn.exports import Revived
 from tests.store.archive import Archive, watched
-from tests.store.stores import DAY, SECOND, START, Stand, observed
+from tests.store.stores import DAY, SECOND, START, Stand, observed, settled
 
 pytestmark = pytest.mark.usefixtures("trainer")
 
@@ -185,15 +185,47 @@ def test_an_export_ends_with_the_model(stand: Stand, store: Pyramid) -> None:
     assert header["expires"] == store.models["model"].expires == int((START + 13 * DAY) * SECOND)
 
 
-def test_an_export_ends_after_a_hot_step_where_rows_bound_the_window(stand: Stand) -> None:
-    store = stand.create(SCHEMA, hot_window=None, hot_rows=1_000, hot_step="6h")
+@pytest.mark.parametrize(
+    ("given", "life"),
+    [
+        ({"hot_window": None, "hot_rows": 1_000, "hot_step": "6h"}, 300),
+        ({"hot_window": "3d", "hot_rows": 1_000, "hot_step": "6h"}, 300),
+        ({"hot_window": None, "hot_rows": 1_000, "hot_step": "1m"}, 60),
+        ({"hot_window": "3d", "hot_step": "6h"}, 6 * 3_600),
+    ],
+)
+def test_an_export_is_brief_where_rows_bound_the_window(
+    stand: Stand, given: dict[str, Any], life: int
+) -> None:
+    store = stand.create(SCHEMA, **given)
     for day in (5, 11):
         stand.clock.now = START + day * DAY
         store.advance()
         observed(store, rows(day))
     model = store.register("model", GaussianNB(), label="mood")
     header, _ = store.export("model")
-    assert header["expires"] == int((stand.clock.now + DAY / 4) * SECOND) < (model.expires or 0)
+    assert header["expires"] == int((stand.clock.now + life) * SECOND) < (model.expires or 0)
+
+
+def test_an_export_outlives_rows_that_others_drove_out_by_minutes_and_not_by_a_step(
+    stand: Stand,
+) -> None:
+    store = stand.create(SCHEMA, hot_window=None, hot_rows=200, hot_step="1d")
+    for day in (5, 11):
+        stand.clock.now = START + day * DAY
+        store.advance()
+        observed(store, rows(day))
+    store.register("model", LogisticRegression(), label="mood")
+    away, snapshot, learned = revived(stand, store), store.snapshot(), store.models["model"].version
+    for _ in range(3):
+        observed(store, rows(11))
+        settled(store).advance()  # the rows that it learned from have left
+    assert store.status().hot_rows <= 200
+    assert store.models["model"].version > learned
+    assert not away.expired
+    stand.clock.now += 300
+    with pytest.raises(StateError, match="has expired"):
+        away.predict(snapshot, ASKED)
 
 
 # --- when it ends ------------------------------------------------
@@ -260,7 +292,7 @@ def test_each_export_stands_in_the_audit_log(store: Pyramid) -> None:
 def test_an_export_that_is_refused_stands_not(store: Pyramid) -> None:
     store.register("model", KNeighborsClassifier(algorithm="kd_tree"), label="mood")
     before = len(list(store.audit_log.entries()))
-    with pytest.raises(SchemaError, match="KNeighborsClassifier cannot be exported: it holds skl"):
+    with pytest.raises(PrivacyError, match="cannot be exported: KNeighborsClassifier keeps"):
         store.export("model")
     assert len(list(store.audit_log.entries())) == before
 

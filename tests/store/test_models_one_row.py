@@ -80,10 +80,10 @@ def test_one_row_of_a_number_has_no_probabilities(store: Pyramid) -> None:
     assert store.predict("model", ROW).shape == (1,)
 
 
-def test_features_that_are_no_numbers_are_refused_as_scikit_learn_does(store: Pyramid) -> None:
+def test_features_that_are_no_numbers_are_refused(store: Pyramid) -> None:
     model = store.register("model", LogisticRegression(), label="bit")
     names = len(store.snapshot().names)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(StateError, match="finds no number for these features"):
         model.proba_one(np.full(names, np.nan, dtype=np.float32))
 
 

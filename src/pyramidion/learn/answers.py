@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -42,9 +43,7 @@ class Answers:
         if not len(X):  # scikit-learn refuses to say nothing of nothing
             kind = np.array(self.classes) if self.classes else np.zeros(1)
             return Predictions.of(kind[:0], snapshot.guarantee.raw())
-        with parallel_config(backend="threading"):  # other processes would keep what was learned
-            found = self.estimator.predict(X)
-        return Predictions.of(np.asarray(found), snapshot.guarantee.raw())
+        return Predictions.of(self._said(self.estimator.predict, X), snapshot.guarantee.raw())
 
     def predict_proba(self, snapshot: Snapshot, rows: Any) -> NDArray[Any]:
         """A probability for each of `classes`, those included that no hot row had."""
@@ -85,9 +84,26 @@ class Answers:
             found = self.quick.chances(X[0])
             if found is not None:
                 return found.reshape(1, -1)
-        with parallel_config(backend="threading"):
-            given = np.asarray(self.estimator.predict_proba(X))
+        given = self._said(self.estimator.predict_proba, X)
         return aligned(given, self.estimator.classes_, self.classes)
+
+    def _said(self, ask: Callable[[Any], Any], X: NDArray[np.float32]) -> NDArray[Any]:
+        """What an estimator says; one that computes itself out of the numbers has no answer."""
+        try:
+            # Other processes would keep what was learned.
+            with parallel_config(backend="threading"), np.errstate(all="ignore"):
+                said = np.asarray(ask(X))
+        except ValueError:  # one step of a pipeline says of another; it may quote what was learned
+            raise self._lost() from None
+        if said.dtype.kind == "f" and not np.isfinite(said).all():
+            raise self._lost()
+        return said
+
+    def _lost(self) -> StateError:
+        return StateError(
+            f"model {self.name!r} finds no number for these features; give them as the snapshot "
+            f"makes them, or register another estimator"
+        )
 
     def refuse_without_probabilities(self) -> None:
         """Raise where there are none."""

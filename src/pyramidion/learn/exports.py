@@ -26,6 +26,7 @@ from pyramidion.expiry import Deadline
 from pyramidion.guarantee import Guarantee
 from pyramidion.learn import payloads_lightgbm, payloads_skops, payloads_vowpal
 from pyramidion.learn.answers import Answers
+from pyramidion.learn.keepers import keeper_in
 from pyramidion.learn.linear import Linear
 from pyramidion.learn.models import Model
 from pyramidion.learn.vowpal import VowpalClassifier, VowpalRegressor
@@ -75,6 +76,7 @@ def exported(model: Model, *, guarantee: Guarantee, now: int, life: int) -> Expo
     expires = min(fitted.expires, now + life)
     if expires <= now:
         raise StateError(f"model {model.name!r} is about to be trained again; export it then")
+    _refuse_keepers(model.name, fitted.estimator)
     form = _format(fitted.estimator)
     header = {
         "edition": EDITION,
@@ -91,6 +93,17 @@ def exported(model: Model, *, guarantee: Guarantee, now: int, life: int) -> Expo
         "packages": {"scikit-learn": installed("scikit-learn")},
     }
     return header, WRITERS[form](fitted.estimator)
+
+
+def _refuse_keepers(name: str, estimator: Any) -> None:
+    """Raise for an estimator whose bytes would hold rows: those are for who may train."""
+    keeper = keeper_in(estimator)
+    if keeper is not None:
+        raise PrivacyError(
+            f"model {name!r} cannot be exported: {keeper} keeps the rows that it learned from, and "
+            f"raw rows do not leave with a model; ask the service for its predictions, or register "
+            f"an estimator that keeps none, such as LogisticRegression"
+        )
 
 
 def _format(estimator: Any) -> str:

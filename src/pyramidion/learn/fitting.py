@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import pickle
 import resource
@@ -41,6 +42,7 @@ HEAD = 8  # bytes of a length
 POLL, IDLE = 20, 1_000  # milliseconds between two looks at the child, and at the store
 BEGINS = 60.0  # seconds that a process may take to begin
 SOON = 5.0  # seconds that a child has to be gone after its last answer
+SPELL = 0.2  # seconds between two looks whether a child that gives way gets on
 LATE = "it took longer than `train_within` allows"
 JOBS = "pyramidion.learn.jobs"
 DIED = "the training process died"
@@ -253,13 +255,14 @@ def main() -> None:
         _send(stream, _packed(None))
     jobs, store = select.poll(), os.getppid()
     jobs.register(0, select.POLLIN)
+    aside = _may_come_back()
     while os.getppid() == store:  # a process that the store's forked may keep the pipe open
         for _, seen in jobs.poll(IDLE):
             if not seen & select.POLLIN:
                 return
             child = os.fork()
             if child == 0:
-                code = _answer(answers)
+                code = _answer(answers, aside)
                 os._exit(code)
             if _outlived(child, store) != 0:
                 return
@@ -269,21 +272,81 @@ def main() -> None:
 
 def _outlived(child: int, store: int) -> int:
     """Wait for the child; end it where the store is gone."""
-    gone = select.poll()
+    gone, pace = select.poll(), Pace(child)
     gone.register(0, 0)  # a hang-up is always told
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return status
+        pace.look()
         if gone.poll(POLL) or os.getppid() != store:
             os.kill(child, signal.SIGKILL)
 
 
-def _answer(answers: int) -> int:
+def _may_come_back() -> bool:
+    """Whether a process that went to the idle class may leave it again; one is sent to see."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _rank(0, os.SCHED_IDLE)
+            _rank(0, os.SCHED_BATCH)
+        except (OSError, AttributeError):
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _rank(task: int, rank: int) -> None:
+    os.sched_setscheduler(task, rank, os.sched_param(0))
+
+
+class Pace:
+    """How a child that gives way gets on; one that waits more than it runs takes turns.
+
+    A machine whose processors are all wanted would starve it, and hot rows wait to be erased.
+    """
+
+    def __init__(self, child: int) -> None:
+        self._child = child
+        self._next = time.monotonic() + SPELL
+        self._before = (0, 0)
+
+    def look(self) -> None:
+        """See to it, now and then."""
+        if time.monotonic() < self._next:
+            return
+        self._next += SPELL
+        ran, waited = _spent(self._child)
+        if waited - self._before[1] >= ran - self._before[0]:
+            self._next = math.inf
+            self._take_turns()
+        self._before = ran, waited
+
+    def _take_turns(self) -> None:
+        """Let all its threads run by turns, behind who serves."""
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{self._child}/task"):
+                with suppress(OSError):  # gone meanwhile
+                    _rank(int(task), os.SCHED_BATCH)
+
+
+def _spent(child: int) -> tuple[int, int]:
+    """For how long a process ran and waited to be let run; where nobody tells, it waited."""
+    try:
+        with open(f"/proc/{child}/schedstat") as told:
+            ran, waited, _ = map(int, told.read().split())
+    except (OSError, ValueError):
+        return 0, 1
+    return ran, waited
+
+
+def _answer(answers: int, aside: bool) -> int:
     """In the child: read the jobs, do them, answer one after the other."""
     try:
         os.nice(BEHIND)  # who serves comes first, and need not wait for its turn
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        # The idle class makes room whenever another wakes, the others after milliseconds. Who is in
+        # it may starve, so it is left then, and not entered where that is not allowed.
+        _rank(0, os.SCHED_IDLE if aside else os.SCHED_BATCH)
         with open(0, "rb", buffering=0, closefd=False) as raw:
             work = _receive(raw)
         with os.fdopen(answers, "wb") as stream, parallel_config(backend="threading"):

@@ -3,7 +3,7 @@
 scikit-learn looks every row over, several times in a pipeline, which takes twenty times as long as
 multiplying it. Here one kernel does it, for a row in JSON the same that makes its features. Sums
 are in doubles: scikit-learn's answer, but for the digits that it loses where it sums in single
-precision. An answer that is not finite is left to scikit-learn, which says why.
+precision. An answer that is not finite is left to scikit-learn.
 """
 
 from __future__ import annotations

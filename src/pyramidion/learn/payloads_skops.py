@@ -22,6 +22,7 @@ from sklearn.utils import all_estimators
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.extras import refuse_missing
+from pyramidion.learn.keepers import parts
 
 SCHEMA = "schema.json"
 _LOSSES = (
@@ -180,33 +181,14 @@ def _estimators() -> frozenset[str]:
 # --- after -------------------------------------------------------------------------------------
 
 
-def _parts(thing: Any) -> Iterator[Any]:
-    """An estimator and all that it is made of."""
-    waiting, seen = [thing], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        if isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, list | tuple):
-            waiting += each
-        elif isinstance(each, np.ndarray) and each.dtype == object:
-            waiting += each.ravel().tolist()
-        elif hasattr(each, "__dict__") and not isinstance(each, type):
-            waiting += vars(each).values()
-
-
 def _trees(thing: Any) -> Iterator[tuple[Any, Any, Any, Any, int]]:
     """Left, right, feature, whether it is a leaf, of each node of each tree; and the columns.
 
     Columns are those that the estimator which walks the tree checks its rows for.
     """
-    for part in _parts(thing):
+    for part in parts(thing):
         if isinstance(part, BaseEstimator) and type(part).__module__ in WALKERS:
-            for inner in _parts(part):
+            for inner in parts(part):
                 kind = type(inner).__name__
                 if kind == "Tree":
                     left, right, leaf = _branches(inner)
