@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,21 @@ import pytest
 import uvicorn
 
 from pyramidion import Client
+from pyramidion.edge import edge as edges
 from pyramidion.edge.access import Callers
 from pyramidion.edge.app import create_app
+from pyramidion.edge.bodies import LIMITS as USUAL
 from pyramidion.edge.copies import Copies
 from pyramidion.listening import bound
+from pyramidion.web.connections import connections
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
 from tests.client.service import TOKEN, Service, until
 from tests.edge.toys import Toy, export
 from tests.store.stores import SECOND, Stand
 
+LIMITS = replace(
+    USUAL, header_seconds=0.5, body_seconds=0.5, connections=40, stranger_per_second=0.01
+)
 ASKER = "pyr_00000000000000aa_" + "q" * 43
 
 
@@ -34,6 +41,7 @@ class Edge:
     copies: Copies
     http: httpx.Client
     hashes: Path
+    made: edges.Edge
 
     def post(self, path: str, rows: Any, **given: Any) -> httpx.Response:
         return self.http.post(f"/v1/streams/flights/{path}", json=rows, **given)
@@ -41,23 +49,31 @@ class Edge:
 
 @pytest.fixture
 def edge(service: Service, stand: Stand, tmp_path: Path) -> Iterator[Edge]:  # noqa: F811
-    """An edge that holds a stream and two models: one of classes, one of a number."""
+    """An edge that holds a stream and models: of classes, of a number, and one that has none."""
     now = int(stand.clock.now * SECOND)
-    service.exports = {"late": export(0.25, now), "delay": export(7.5, now, classes=())}
+    service.exports = {
+        "late": export(0.25, now),
+        "delay": export(7.5, now, classes=()),
+        "lost": export(math.nan, now),
+    }
     hashes = tmp_path / "hashes"
     hashes.write_text(line(ASKER))
     upstream = Client(service.url, token=TOKEN, clock=stand.clock, retries=0)
-    wanted = {"flights": ["late", "delay"]}
+    wanted = {"flights": ["late", "delay", "lost"]}
     copies = Copies(upstream, wanted, clock=stand.clock, every=0.05, revive=Toy).begin()
     listening = bound("127.0.0.1", 0)
-    config = uvicorn.Config(create_app(copies, Callers(hashes)), log_config=None)
+    made = edges.Edge(copies, Callers(hashes), LIMITS)
+    config = uvicorn.Config(
+        create_app(made), http=connections(LIMITS), loop="uvloop", ws="none", log_config=None,
+        timeout_keep_alive=LIMITS.idle_seconds, access_log=False, server_header=False,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {ASKER}"}) as http:
-        yield Edge(copies, http, hashes)
+        yield Edge(copies, http, hashes, made)
     server.should_exit = True
     thread.join()
     copies.close()

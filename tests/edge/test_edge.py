@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion import Pyramid
-from pyramidion.edge import app, bodies
 from pyramidion.edge.access import Callers, read
+from pyramidion.edge.bodies import LIMITS
 from pyramidion.errors import FormatError, StorageError
 from tests.client.service import Service, until
 from tests.edge.conftest import ASKER, Edge, line
@@ -140,7 +140,8 @@ def test_predictions_go_on_without_the_service_and_end_with_the_model(
     message = refused(edge.post(LATE, asked(1)), 503, "ExpiredError")
     assert message.count(".") == 0
     assert edge.http.get("/readyz").status_code == 503
-    assert edge.http.get("/readyz").json()["lacking"] == ["flights/delay", "flights/late"]
+    lacking = edge.http.get("/readyz").json()["lacking"]
+    assert lacking == ["flights/delay", "flights/late", "flights/lost"]
     stand.clock.pass_(-7200)
     refused(edge.post(LATE, asked(1)), 503, "ExpiredError")
     assert edge.post("features", asked(1)).status_code == 200
@@ -217,19 +218,20 @@ def test_bodies_that_are_no_rows_never_surprise(edge: Edge, body: bytes) -> None
 
 
 def test_a_content_type_that_is_not_spoken_is_refused(edge: Edge) -> None:
-    for kind in ("text/csv", ARROW):
+    for kind, status, code in (
+        ("text/csv", 415, "UnsupportedError"),
+        (ARROW, 422, "FormatError"),
+    ):
         answer = edge.http.post(
             f"/v1/streams/flights/{LATE}", content=b"a,b", headers={"Content-Type": kind}
         )
-        refused(answer, 422, "FormatError")
+        refused(answer, status, code)
 
 
 def test_too_much_is_refused(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MOST_ROWS", 2)
-    refused(edge.post(LATE, asked(3)), 413, "TooLargeError")
-    monkeypatch.setattr(bodies, "MOST_BYTES", 10)
-    refused(edge.post(LATE, asked(1)), 413, "TooLargeError")
-    monkeypatch.setattr(app, "AT_ONCE", 0)
+    refused(edge.post(LATE, [{}] * (LIMITS.rows + 1)), 413, "TooLargeError")
+    refused(edge.post(LATE, "x" * LIMITS.json_bytes), 413, "TooLargeError")
+    monkeypatch.setitem(edge.made.admission._most, "requests", 0)
     answer = edge.post(LATE, asked(1))
     refused(answer, 429, "BusyError")
     assert answer.headers["Retry-After"] == "1"
@@ -270,4 +272,11 @@ def test_a_file_of_hashes_that_is_not_there_lets_nobody_in(edge: Edge, tmp_path:
     with pytest.raises(StorageError):
         Callers(edge.hashes.with_name("none"))
     edge.hashes.unlink()
-    assert edge.post(LATE, asked(1)).status_code == 507
+    assert edge.post(LATE, asked(1)).status_code == 503
+
+
+def test_an_edge_looks_again_long_before_a_model_ends(edge: Edge, stand: Stand) -> None:
+    edge.copies._every = 7200.0  # longer than the models live
+    assert edge.copies._pause() == pytest.approx(3600 / 4, abs=60)
+    stand.clock.pass_(3600)
+    assert edge.copies._pause() == 0.5

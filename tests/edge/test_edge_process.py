@@ -1,4 +1,4 @@
-"""An edge as people run it: it goes on while the store is killed, and is renewed after that."""
+"""An edge as people run it, before a service that can be told how long its copies live."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from pyramidion import Pyramid
 from tests.client.service import TOKEN, until
@@ -23,11 +21,6 @@ from tests.edge.conftest import ASKER, line
 from tests.store.stores import TIMELESS, rows, settled, tiny
 
 ROWS = rows(3).drop_columns(["t", "y"]).to_pylist()
-LATE = "/v1/streams/flights/models/late/predictions"
-
-models = pytest.mark.skipif(
-    find_spec("pyramidion.learn.exports") is None, reason="models cannot be exported yet"
-)
 
 
 class World:
@@ -46,8 +39,6 @@ class World:
             store.observe(rows(50).drop_columns(["t"]))
             settled(store).advance()
             store.observe(rows(30, seed=2).drop_columns(["t"]))
-            if find_spec("pyramidion.learn.exports") is not None:
-                store.register("late", LogisticRegression())
 
     def more(self) -> None:
         """The store gets rows while it is nobody's, and another window is sealed."""
@@ -164,20 +155,3 @@ def test_an_edge_stops_when_it_is_asked_to(world: World) -> None:
     assert world.edge is not None
     world.edge.send_signal(signal.SIGTERM)
     assert world.edge.wait(30) in (0, -signal.SIGTERM)
-
-
-@models
-def test_predictions_go_on_while_the_store_is_killed_and_are_renewed_when_it_is_back(
-    world: World,
-) -> None:
-    world.begin_upstream()
-    world.begin_edge("--model", "late")
-    until(world.ready, 120)
-    before = world.http.post(LATE, json=ROWS).json()
-    assert len(before["probabilities"]) == 3
-    world.kill_upstream()
-    for _ in range(50):
-        assert world.http.post(LATE, json=ROWS).json() == before
-    world.more()
-    world.begin_upstream()
-    until(lambda: world.http.post(LATE, json=ROWS).json()["version"] > before["version"], 120)

@@ -22,10 +22,10 @@ from pyramidion.listening import bound
 from pyramidion.schema import Schema
 from pyramidion.serve.access import EVERY, ROLES, Tokens
 from pyramidion.serve.app import create_app
-from pyramidion.serve.bodies import ARROW
-from pyramidion.serve.limits import Limits
 from pyramidion.serve.service import Service
 from pyramidion.toml import written
+from pyramidion.web.bodies import ARROW
+from pyramidion.web.limits import Limits
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 
 PATIENCE = 120.0

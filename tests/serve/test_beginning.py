@@ -22,13 +22,13 @@ from pyramidion.errors import BusyError, FormatError, TooLargeError
 from pyramidion.learn.choices import CHOICES
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.schema import Categorical, Label, Schema
-from pyramidion.serve import shapes
 from pyramidion.serve.csv_bodies import CSV, draft_from
-from pyramidion.serve.limits import Limits
 from pyramidion.serve.routes_beginning import _one_by_one
 from pyramidion.serve.schemas import schema_file
 from pyramidion.serve.shapes import TOML
 from pyramidion.storage.hot import Receipt
+from pyramidion.web.limits import Limits
+from pyramidion.web.shapes import named
 from tests.serve.services import Inside, error_of
 from tests.store.stores import rows
 
@@ -391,4 +391,4 @@ def test_answers_have_the_shapes_that_the_document_says(shared: Inside) -> None:
         "Estimator": caller.get("/v1/estimators").json()["estimators"][0],
     }
     for name, answer in answers.items():
-        jsonschema_rs.validate({**shapes.named(name), "components": components}, answer)
+        jsonschema_rs.validate({**named(name), "components": components}, answer)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from pyramidion.serve.bell import Bell
+from pyramidion.serve.bell import Bell, Kept
 
 
 def test_answers_given_at_once_wake_the_loop_once() -> None:
@@ -89,3 +89,35 @@ def test_a_loop_that_is_gone_is_not_woken() -> None:
 
     asyncio.run(ask())
     promise.set_result(1)
+
+
+def test_words_are_kept_in_the_loop_and_wake_it_once() -> None:
+    async def ask() -> tuple[list[object], int]:
+        bell, told = Bell(), list[object]()
+        done = asyncio.Event()
+
+        def hear(word: Kept[int]) -> None:
+            try:
+                told.append((word.result(), threading.current_thread() is here))
+            except ValueError as problem:
+                told.append(str(problem))
+            if len(told) == 3:
+                done.set()
+
+        here, words = threading.current_thread(), [bell.promise(hear) for _ in range(3)]
+        woken, wake = list[int](), bell.loop.call_soon_threadsafe
+        bell.loop.call_soon_threadsafe = lambda *args: (woken.append(1), wake(*args))[1]  # type: ignore[method-assign,assignment]
+
+        def keep() -> None:
+            assert all(word.set_running_or_notify_cancel() for word in words)
+            words[0].set_result(1)
+            words[1].set_exception(ValueError("no"))
+            words[2].set_result(3)
+
+        giving = threading.Thread(target=keep)
+        giving.start()
+        giving.join()
+        await asyncio.wait_for(done.wait(), 60)
+        return told, len(woken)
+
+    assert asyncio.run(ask()) == ([(1, True), "no", (3, True)], 1)

@@ -93,6 +93,58 @@ def test_a_vector_of_the_wrong_shape_is_refused(modelled: Inside, vector: object
     error_of(answer)
 
 
+KINDS = {
+    "LogisticRegression": {},
+    "RandomForestClassifier": {"n_estimators": 3},
+    "GaussianNB": {},
+    "KNeighborsClassifier": {},
+    "Pipeline": {
+        "steps": [["scale", {"class": "StandardScaler"}], ["nb", {"class": "GaussianNB"}]]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def kinds(modelled: Inside) -> Inside:
+    """The shared service, with a model of each kind."""
+    caller = modelled.caller("train")
+    for kind, params in KINDS.items():
+        made = caller.put(f"{MODELS}/{kind}", json={"estimator": kind, "params": params})
+        assert made.status_code == 200, made.text
+    return modelled
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_feature_that_is_no_number_of_32_bits_is_refused_by_every_model(
+    kinds: Inside, kind: str
+) -> None:
+    caller = kinds.caller("predict")
+    for number in (1e39, -1e39, 1e308, 3.5e38):
+        answer = caller.post(f"{MODELS}/{kind}/predictions", json={"features": [number, 1, 1]})
+        assert error_of(answer) == (422, "FormatError")
+        assert "32 bits" in answer.text
+        assert str(number) not in answer.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_finds_no_number_says_so(kinds: Inside, kind: str) -> None:
+    caller = kinds.caller("predict")
+    for number in (3e38, -3e38, 1e30, 1e-45):
+        answer = caller.post(f"{MODELS}/{kind}/predictions", json={"features": [number] * 3})
+        if answer.status_code == 200:
+            assert sum(answer.json()["probabilities"][0]) == pytest.approx(1.0)
+        else:
+            assert error_of(answer) == (409, "StateError")
+            assert "finds no number" in answer.text
+
+
+def test_naive_bayes_finds_no_number_far_from_all_it_learned(kinds: Inside) -> None:
+    answer = kinds.caller("predict").post(
+        f"{MODELS}/GaussianNB/predictions", json={"features": [3e38] * 3}
+    )
+    assert error_of(answer) == (409, "StateError")
+
+
 def test_a_model_without_probabilities_tells_classes(modelled: Inside) -> None:
     store, caller = modelled.service._streams["s"].pyramid, modelled.caller("predict")
     given = rows(9, modelled.clock.now, seed=5).drop_columns(["y"])

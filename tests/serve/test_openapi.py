@@ -11,6 +11,7 @@ import pytest
 
 from pyramidion.serve import shapes
 from pyramidion.serve.app import ALL
+from pyramidion.web.shapes import named as shaped
 from tests.serve.services import Inside
 
 ROUTES = [route for routes in ALL for route in routes.all]
@@ -87,5 +88,5 @@ def test_answers_have_the_shapes_that_the_document_says(
         "Error": caller.get("/v1/streams/nix"),
     }
     for name, answer in answers.items():
-        shape = {**shapes.named(name), "components": document["components"]}
+        shape = {**shaped(name), "components": document["components"]}
         jsonschema_rs.validate(shape, answer.json())

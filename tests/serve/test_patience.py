@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pyramidion.serve.patience import within
+from pyramidion.web.patience import within
 
 
 async def after(turns: int, seconds: float = 0.0) -> int:

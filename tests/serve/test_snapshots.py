@@ -118,3 +118,16 @@ def test_a_model_leaves_signed_and_the_log_says_so(shared: Inside) -> None:
 
 def _seconds(answer: httpx.Response) -> float:
     return parsedate_to_datetime(answer.headers["expires"]).timestamp()
+
+
+@pytest.mark.parametrize("kind", ["KNeighborsClassifier", "RadiusNeighborsClassifier", "SVC"])
+def test_a_model_that_keeps_rows_is_exported_to_nobody(shared: Inside, kind: str) -> None:
+    params = {"algorithm": "brute"} if "Neighbors" in kind else {}
+    caller = shared.caller()
+    made = caller.put(f"/v1/streams/s/models/{kind}", json={"estimator": kind, "params": params})
+    assert made.status_code == 200, made.text
+    answer = caller.get(f"/v1/streams/s/models/{kind}/export")
+    assert error_of(answer) == (409, "PrivacyError")
+    assert f"{kind} keeps the rows" in answer.json()["error"]["message"]
+    row = {"a": "1", "b": "x"}
+    assert caller.post(f"/v1/streams/s/models/{kind}/predictions", json=row).status_code == 200

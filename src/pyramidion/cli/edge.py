@@ -7,6 +7,8 @@ import json
 import time
 from pathlib import Path
 
+from pyramidion import __version__
+from pyramidion.cli.limits import add_limits, limits_of
 from pyramidion.cli.memory import keep
 from pyramidion.cli.options import Commands, Parser, add_json
 from pyramidion.errors import SchemaError
@@ -77,6 +79,7 @@ def add(commands: Commands[Parser]) -> None:
         default=EVERY,
         help=f"how often to look for newer copies (default: {EVERY:g})",
     )
+    add_limits(parser, 16)
     add_json(parser)
     parser.set_defaults(run=edge)
 
@@ -90,9 +93,12 @@ def edge(arguments: argparse.Namespace) -> None:
         raise SchemaError("--every must be above 0 seconds; give such a number")
     from pyramidion.client import Client
     from pyramidion.edge.access import Callers
+    from pyramidion.edge.bodies import LIMITS
     from pyramidion.edge.copies import Copies
+    from pyramidion.edge.edge import Edge
     from pyramidion.edge.server import serve
     from pyramidion.listening import Certificate, bound
+    from pyramidion.web.logs import logged
 
     keep()
     callers = Callers(arguments.token_hash_file)
@@ -106,12 +112,15 @@ def edge(arguments: argparse.Namespace) -> None:
     )
     pair = arguments.certificate, arguments.certificate_key
     certificate = None if arguments.certificate is None else Certificate(*pair)
-    with bound(arguments.host, arguments.port) as listening:
+    limits = limits_of(arguments, LIMITS)
+    with logged(), bound(arguments.host, arguments.port) as listening:
         host, port = listening.getsockname()[:2]
         scheme = "http" if certificate is None else "https"
         copies = Copies(client, wanted, clock=time.time, every=arguments.every)
         _say(arguments, f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", wanted)
-        serve(copies.begin(), callers, listening, certificate)
+        about = {"open_metrics": arguments.open_metrics, "version": __version__}
+        made = Edge(copies.begin(), callers, limits, **about)
+        serve(made, listening, certificate)
 
 
 def _say(arguments: argparse.Namespace, where: str, wanted: dict[str, list[str]]) -> None:

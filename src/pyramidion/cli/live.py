@@ -126,8 +126,8 @@ def live(arguments: argparse.Namespace) -> None:
         from pyramidion.demo import flights
         from pyramidion.demo.flow import STREAM, days_until, one_in, prepare
         from pyramidion.demo.year import Clock
-        from pyramidion.serve.logs import logged
         from pyramidion.serve.service import Service
+        from pyramidion.web.logs import logged
 
         clock, first, data = Clock(), days_until(arguments.begin), place / "data"
         loaded = one_in(flights.load(), arguments.one_in)

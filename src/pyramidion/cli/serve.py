@@ -6,9 +6,11 @@ import argparse
 import json
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pyramidion.cli.limits import add_limits, limits_of, number
 from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, table
@@ -17,9 +19,8 @@ from pyramidion.extras import refuse_missing
 
 if TYPE_CHECKING:
     from pyramidion.serve.access import Tokens
-    from pyramidion.serve.limits import Limits
+    from pyramidion.web.limits import Limits
 
-MOST = 1_000_000
 PORT = 8780
 SERVED = [
     *("fastapi", "uvicorn", "httptools", "uvloop"),
@@ -53,17 +54,12 @@ def add(commands: Commands[Parser]) -> None:
         "--certificate", metavar="FILE.pem", type=Path, help="the certificate chain, for TLS"
     )
     serving.add_argument("--certificate-key", metavar="FILE.pem", type=Path, help="its key")
+    add_limits(serving, 64)
     serving.add_argument(
-        "--rate", metavar="N", type=_number, help="requests of a token each second (default: 5000)"
-    )
-    serving.add_argument(
-        "--at-once", metavar="N", type=_number, help="requests answered at once (default: 256)"
-    )
-    serving.add_argument(
-        "--body", metavar="MB", type=_number, help="the largest body in megabytes (default: 64)"
-    )
-    serving.add_argument(
-        "--open-metrics", action="store_true", help="let everybody read /metrics, not only admins"
+        "--waiting",
+        metavar="N",
+        type=number,
+        help="observations of a stream that wait for a commit (default: 4096)",
     )
     add_json(serving)
     serving.set_defaults(run=serve)
@@ -107,37 +103,20 @@ def _add_folder(parser: argparse.ArgumentParser, *, required: bool = True) -> No
     )
 
 
-def _number(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST}")
-    return int(text)
-
-
-def _limits(arguments: argparse.Namespace) -> Limits:
-    """The limits that were given, and the others as they are."""
-    from pyramidion.serve.limits import Limits
-
-    given: dict[str, Any] = {}
-    if arguments.rate is not None:
-        given |= {"per_second": float(arguments.rate), "burst": 2 * arguments.rate}
-    if arguments.at_once is not None:
-        given["at_once"] = arguments.at_once
-    if arguments.body is not None:
-        most, usual = arguments.body << 20, Limits()
-        given |= {"body_bytes": most, "json_bytes": min(most, usual.json_bytes)}
-        given["waiting_bytes"] = max(most, usual.waiting_bytes)
-        given["held_bytes"] = max(2 * most, usual.held_bytes)
-    return Limits(**given)
+def _waiting(arguments: argparse.Namespace, usual: Limits) -> Limits:
+    waiting = arguments.waiting
+    return usual if waiting is None else replace(usual, waiting_requests=waiting)
 
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     refuse_missing("the service", SERVED, "serve")
     from pyramidion.listening import Certificate, bound
-    from pyramidion.serve.logs import logged
     from pyramidion.serve.server import collecting
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
+    from pyramidion.web.limits import Limits
+    from pyramidion.web.logs import logged
 
     if (arguments.certificate is None) != (arguments.certificate_key is None):
         raise SchemaError("TLS needs --certificate and --certificate-key; give both")
@@ -152,7 +131,7 @@ def serve(arguments: argparse.Namespace) -> None:
         Service(
             arguments.data,
             keys=arguments.keys or KEYS,
-            limits=_limits(arguments),
+            limits=limits_of(arguments, _waiting(arguments, Limits())),
             open_metrics=arguments.open_metrics,
         ) as service,
     ):

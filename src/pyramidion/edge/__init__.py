@@ -2,8 +2,9 @@
 
 copies      the snapshots and models that it holds, renewed and dropped in time
 access      whose tokens it answers, by their hashes
-bodies      rows in, answers out, and the one shape of errors
-app         the routes
+edge        all that one edge answers from, how much it takes, numbers for Prometheus
+bodies      rows in
+routing     routes, with who may call them; app: which there are, shapes: what they take
 server      the process: an address, a stop that finishes what was asked
 """
 
@@ -11,4 +12,8 @@ from __future__ import annotations
 
 from pyramidion.extras import refuse_missing
 
-refuse_missing("an edge", ["fastapi", "httpx", "msgspec", "uvicorn"], "client,serve")
+refuse_missing(
+    "an edge",
+    ["fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "uvicorn", "uvloop"],
+    "client,serve",
+)

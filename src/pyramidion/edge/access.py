@@ -10,14 +10,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from pyramidion.errors import ForbiddenError, FormatError, StorageError, UnknownCallerError
+from pyramidion.errors import (
+    ForbiddenError,
+    FormatError,
+    PyramidionError,
+    StorageError,
+    UnknownCallerError,
+)
 
+LOG = logging.getLogger("pyramidion.edge")
 EVERY = "*"
 _TOKEN = re.compile(r"pyr_([0-9A-Za-z-]{1,64})_([A-Za-z0-9_-]{16,128})")
 _LINE = re.compile(r"([0-9A-Za-z-]{1,64})\s+([0-9a-f]{64})")
@@ -27,9 +35,26 @@ _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 class Known(NamedTuple):
     """What is known of a token."""
 
+    id: str
     digest: str
-    predicts: bool
+    roles: tuple[str, ...]
     streams: tuple[str, ...]
+
+    def refuse_without(self, role: str) -> None:
+        """Raise unless it has a role."""
+        if role not in self.roles:
+            raise ForbiddenError(f"this needs a token with the role {role}; ask an admin for one")
+
+    def refuse_other(self, stream: str) -> None:
+        """Raise unless it is for a stream."""
+        if EVERY not in self.streams and stream not in self.streams:
+            raise ForbiddenError("this token is for other streams; ask an admin for one")
+
+
+class HashesError(StorageError):
+    """The file of token hashes cannot be trusted, so that nobody is let in."""
+
+    status = 503
 
 
 class Callers:
@@ -42,22 +67,28 @@ class Callers:
         self._known: dict[str, Known] = {}
         self._current()  # a file that cannot be read is told at once
 
-    def refuse_stranger(self, header: str | None, stream: str) -> None:
-        """Raise unless an ``Authorization`` header holds a token that may ask for predictions."""
+    def caller(self, header: str | None) -> Known:
+        """Whose token an ``Authorization`` header holds."""
         scheme, _, text = (header or "").partition(" ")
         found = _TOKEN.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
         mark, secret = found.groups() if found else ("", "")
-        known = self._current().get(mark)
+        known = self._known_now().get(mark)
         digest = hashlib.sha256(secret.encode()).hexdigest()
         same = hmac.compare_digest(digest, known.digest if known else _NOBODY)
         if known is None or not same:
             raise UnknownCallerError(
                 "no token, or none that this edge knows; send `Authorization: Bearer TOKEN`"
             )
-        if not known.predicts:
-            raise ForbiddenError("this needs a token with the role predict; ask an admin for one")
-        if EVERY not in known.streams and stream not in known.streams:
-            raise ForbiddenError("this token is for other streams; ask an admin for one")
+        return known
+
+    def _known_now(self) -> dict[str, Known]:
+        try:
+            return self._current()
+        except PyramidionError as problem:
+            LOG.error("nobody is let in", extra={"trouble": str(problem)})
+            raise HashesError(
+                "this edge cannot tell who calls; its log says what is wrong with its tokens"
+            ) from None
 
     def _current(self) -> dict[str, Known]:
         with self._lock:
@@ -69,7 +100,7 @@ class Callers:
             except OSError:
                 self._known, self._stamp = {}, None
             if self._stamp is None:
-                raise StorageError(
+                raise HashesError(
                     f"{self._path}, the file of token hashes, cannot be read; see to it"
                 )
             return self._known
@@ -88,7 +119,11 @@ def read(data: bytes) -> dict[str, Known]:
     found = [_LINE.fullmatch(line.strip()) for line in lines]
     if None in found:
         raise FormatError("a line of the file of token hashes is not `ID SHA256`; correct it")
-    return {line[1]: Known(line[2], True, (EVERY,)) for line in found if line is not None}
+    return {
+        line[1]: Known(line[1], line[2], ("predict",), (EVERY,))
+        for line in found
+        if line is not None
+    }
 
 
 def _of_service(text: str) -> dict[str, Known]:
@@ -97,7 +132,9 @@ def _of_service(text: str) -> dict[str, Known]:
         if told["format"] != 1:
             raise ValueError
         return {
-            each["id"]: Known(each["digest"], "predict" in each["roles"], tuple(each["streams"]))
+            each["id"]: Known(
+                each["id"], each["digest"], tuple(each["roles"]), tuple(each["streams"])
+            )
             for each in told["tokens"]
         }
     except (ValueError, KeyError, TypeError):

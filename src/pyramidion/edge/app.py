@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,64 +14,56 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.edge.access import Callers
-from pyramidion.edge.bodies import (
-    answer,
-    arrow,
-    body_of,
-    refusal,
-    rows_from,
-    surprise,
-    wants_arrow,
-)
+from pyramidion.edge.bodies import rows_from
 from pyramidion.edge.copies import Copies, Revived
-from pyramidion.errors import (
-    BusyError,
-    ExpiredError,
-    MissingError,
-    PyramidionError,
-    RequestError,
-    SchemaError,
-    StateError,
-)
+from pyramidion.edge.edge import Edge
+from pyramidion.edge.routing import Route
+from pyramidion.edge.shapes import ASKED, MODEL, NAMED, ROWS
+from pyramidion.errors import ExpiredError, SchemaError, StateError
+from pyramidion.web.bodies import answer, arrow, body_of, kind_of, wants_arrow
+from pyramidion.web.gate import Gate
+from pyramidion.web.metrics import TYPE
+from pyramidion.web.openapi import OPEN, documented
+from pyramidion.web.page import POLICY, page
+from pyramidion.web.refusals import unrouted
+from pyramidion.web.shapes import FEATURES, TEXT, Body, json_of, named
 
-AT_ONCE = 256  # requests that are being answered; beyond that, callers are asked to come back
-MODEL = "/v1/streams/{stream}/models/{model}"
+SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
+OF_STREAM = "/v1/streams/{stream}"
+OF_MODEL = OF_STREAM + "/models/{model}"
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+
+def create_app(edge: Edge) -> FastAPI:
+    """An app that answers for an edge."""
+    app = FastAPI(
+        title="Pyramidion edge",
+        version=edge.version,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
+    documented(app, NAMED)
+    app.add_exception_handler(HTTPException, unrouted)
+    app.add_middleware(Gate, service=edge)
+    for route in _routes(edge):
+        route.serve(app, edge)
+    _serve_open(app, edge)
+    return app
 
 
-def create_app(copies: Copies, callers: Callers) -> FastAPI:
-    """An app that answers from copies; who made them closes them."""
-    app = FastAPI(title="Pyramidion edge", redirect_slashes=False)
-    app.add_exception_handler(HTTPException, _unrouted)
-    busy = [0]
+def _routes(edge: Edge) -> list[Route]:
+    """What asks for a token."""
+    copies, limits = edge.copies, edge.limits
 
-    def route(method: str, path: str, endpoint: Endpoint) -> None:
-        async def handle(request: Request) -> Response:
-            busy[0] += 1
-            try:
-                if busy[0] > AT_ONCE:
-                    raise BusyError("too much is being asked of this edge; come back in a second")
-                callers.refuse_stranger(
-                    request.headers.get("authorization"), request.path_params["stream"]
-                )
-                return await endpoint(request)
-            except PyramidionError as problem:
-                return refusal(problem)
-            except Exception:
-                return surprise()
-            finally:
-                busy[0] -= 1
-
-        app.add_api_route(
-            path, handle, methods=[method], name=endpoint.__name__,
-            summary=(endpoint.__doc__ or "").partition("\n")[0], response_class=Response,
-        )  # fmt: skip
+    async def rows_of(request: Request) -> Any:
+        body, kind = await body_of(request, limits), kind_of(request)
+        if len(body) <= SMALL:
+            return rows_from(body, kind, limits)
+        return await to_thread.run_sync(lambda: rows_from(body, kind, limits))
 
     async def features(request: Request) -> Response:
         """Features of rows, from the complete tables at hand (P2)."""
-        rows = rows_from(request, await body_of(request))
+        rows = await rows_of(request)
         if isinstance(rows, np.ndarray):
             raise SchemaError("these are features already; send rows")
         snapshot = copies.snapshot(request.path_params["stream"])
@@ -84,7 +75,7 @@ def create_app(copies: Copies, callers: Callers) -> FastAPI:
 
     async def predictions(request: Request) -> Response:
         """Predict rows by a model at hand: a probability for each class, or a number (P1)."""
-        rows = rows_from(request, await body_of(request))
+        rows = await rows_of(request)
         stream, name = request.path_params["stream"], request.path_params["model"]
         model = copies.model(stream, name)
         told: dict[str, Any] = {"model": name, "version": model.version}
@@ -101,20 +92,56 @@ def create_app(copies: Copies, callers: Callers) -> FastAPI:
         told = {"name": name, "version": found.version, "classes": list(found.classes)}
         return answer(told | {"expires": found.expires})
 
-    route("POST", "/v1/streams/{stream}/features", features)
-    route("POST", f"{MODEL}/predictions", predictions)
-    route("GET", MODEL, model)
+    async def metrics(_: Request) -> Response:
+        """Numbers for Prometheus."""
+        return await _numbered(edge)
 
-    @app.get("/healthz", summary="Whether the process lives.")
+    given = json_of(named("Predictions"))
+    routes = [
+        Route(
+            "POST", f"{OF_STREAM}/features", "predict", features,
+            {"takes": ROWS, "gives": FEATURES},
+        ),
+        Route(
+            "POST", f"{OF_MODEL}/predictions", "predict", predictions,
+            {"takes": ASKED, "gives": given},
+        ),
+        Route("GET", OF_MODEL, "predict", model, {"gives": MODEL}),
+    ]  # fmt: skip
+    if not edge.open_metrics:
+        told = Body({"text/plain": TEXT})
+        routes.append(Route("GET", "/metrics", "admin", metrics, {"gives": told}))
+    return routes
+
+
+async def _numbered(edge: Edge) -> Response:
+    return Response(await to_thread.run_sync(edge.metrics.exposition), media_type=TYPE)
+
+
+def _serve_open(app: FastAPI, edge: Edge) -> None:
+    """What anybody may ask."""
+
+    @app.get("/healthz", openapi_extra=OPEN, summary="Whether the process lives.")
     async def healthz() -> Response:
         return answer({"alive": True})
 
-    @app.get("/readyz", summary="Whether everything that was asked for is at hand.")
+    ready: dict[str, Any] = OPEN | {"responses": {"503": {"description": "something is lacking"}}}
+
+    @app.get("/readyz", openapi_extra=ready, summary="Whether all that was asked for is at hand.")
     async def readyz() -> Response:
-        lacking = copies.lacking()
+        lacking = edge.copies.lacking()
         return answer({"ready": not lacking, "lacking": sorted(lacking)}, 503 if lacking else 200)
 
-    return app
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        headers = {"Content-Security-Policy": POLICY}
+        return Response(page(app.openapi()), headers=headers, media_type="text/html")
+
+    if edge.open_metrics:
+
+        @app.get("/metrics", openapi_extra=OPEN, summary="Numbers for Prometheus.")
+        async def metrics() -> Response:
+            return await _numbered(edge)
 
 
 def _listed(rows: Any) -> Any:
@@ -126,22 +153,34 @@ def _predicted(copies: Copies, stream: str, model: Revived, rows: Any) -> dict[s
     try:
         snapshot = copies.snapshot(stream)
         if isinstance(rows, np.ndarray):
-            found = [_ready_made(model, snapshot, rows).tolist()]
+            found = [_numbers(_ready_made(model, snapshot, rows))]
             return {"classes": list(model.classes), "probabilities": found}
         about = {"classes": list(model.classes)} if model.classes else {}
         with suppress(SchemaError):  # a classifier that has no probabilities gives classes
             if model.classes:
                 told = model.predict_proba(snapshot, _listed(rows))
-                return about | {"probabilities": np.asarray(told).tolist()}
-        return about | {"predictions": np.asarray(model.predict(snapshot, _listed(rows))).tolist()}
+                return about | {"probabilities": _numbers(told)}
+        return about | {"predictions": _numbers(model.predict(snapshot, _listed(rows)))}
     except StateError as problem:
         if model.expired:
             raise ExpiredError(str(problem)) from None
         raise
 
 
+def _numbers(found: NDArray[Any]) -> list[Any]:
+    """What a model answers, as plain values; one that has no number for a row has no answer."""
+    given = np.asarray(found)
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise StateError(
+            "this model finds no number for these features; give them as /features makes them, or "
+            "register another estimator"
+        )
+    listed: list[Any] = given.tolist()
+    return listed
+
+
 def _ready_made(
-    model: Revived, snapshot: Snapshot, features: NDArray[np.float64]
+    model: Revived, snapshot: Snapshot, features: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     if not model.classes:
         raise SchemaError("ready-made features need a model of classes; send rows")
@@ -150,14 +189,4 @@ def _ready_made(
             f"this stream has {len(snapshot.names)} features; give one number for each, as "
             f"/features names them"
         )
-    return model.proba_one(features.astype(np.float32), snapshot)
-
-
-async def _unrouted(_: Request, problem: Exception) -> Response:
-    """What no route takes, in the one shape of errors."""
-    status = problem.status_code if isinstance(problem, HTTPException) else 500
-    if status == 404:
-        return refusal(MissingError("there is nothing at this address; an edge only predicts"))
-    told = RequestError("this address does not take this method, or the request cannot be read")
-    told.status = status
-    return refusal(told)
+    return model.proba_one(features, snapshot)

@@ -6,11 +6,12 @@ expire; a model that the service has no more is dropped at once.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,11 @@ from pyramidion.errors import ExpiredError, MissingError, PyramidionError
 from pyramidion.expiry import HighWater
 from pyramidion.signed import unsign
 
+SECOND = 1_000_000
 KIND = "model"
 """What an exported model is signed as."""
 
+LOG = logging.getLogger("pyramidion.edge")
 HASTE = 0.5  # seconds between looks where something is missing
 NOTHING = "it has not come from the service yet"
 
@@ -61,6 +64,19 @@ def revived(header: Mapping[str, Any], payload: bytes, clock: Callable[[], float
     return found
 
 
+class Told(NamedTuple):
+    """How the copies of a stream stand."""
+
+    stream: str
+    tables_seconds: float | None
+    """Until the tables at hand expire; None where there are none."""
+    models_seconds: float | None
+    """Until the first of its models at hand does."""
+    available: int
+    unavailable: int
+    trouble: bool
+
+
 class HeldModel:
     """One model of a stream, as new as the service's."""
 
@@ -87,6 +103,12 @@ class HeldModel:
         """Whether there is none that answers."""
         held = self._held
         return held is None or held.expired
+
+    @property
+    def expires(self) -> int | None:
+        """When the one at hand ends; None where there is none that answers."""
+        held = self._held
+        return None if held is None or held.expired else held.expires
 
     def renew(self, time: HighWater) -> None:
         """Take what the service has now, if that is another; drop what it has no more."""
@@ -128,7 +150,7 @@ class Copies:
         revive: Revive = revived,
     ) -> None:
         self._client, self._every = client, every
-        self._time = HighWater(wall=lambda: int(clock() * 1_000_000))
+        self._time = HighWater(wall=lambda: int(clock() * SECOND))
         self._snapshots: dict[str, FreshSnapshot | None] = dict.fromkeys(wanted)
         self._troubles = dict.fromkeys(wanted, NOTHING)
         self._models = {
@@ -136,6 +158,8 @@ class Copies:
             for stream, names in wanted.items()
             for name in names
         }
+        self._logged: dict[tuple[str, str], str] = {}
+        """What was told last of each, so that it is told once."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="pyramidion edge", daemon=True)
 
@@ -195,6 +219,26 @@ class Copies:
                 found[f"{stream}/{name}"] = model.trouble or "its time is over"
         return found
 
+    def told(self) -> list[Told]:
+        """How the copies of each stream stand."""
+        now, found = self._time(), []
+        for stream, fresh in list(self._snapshots.items()):
+            models = [model for (of, _), model in list(self._models.items()) if of == stream]
+            ends = [each for model in models if (each := model.expires) is not None]
+            tables = None if fresh is None or fresh.current.expired else fresh.expires
+            troubled = fresh is None or bool(fresh.trouble)
+            found.append(
+                Told(
+                    stream,
+                    None if tables is None else (tables - now) / SECOND,
+                    (min(ends) - now) / SECOND if ends else None,
+                    len(ends),
+                    len(models) - len(ends),
+                    troubled or any(model.trouble for model in models),
+                )
+            )
+        return found
+
     # --- looked after ---------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -207,12 +251,35 @@ class Copies:
                 self._troubles[stream] = str(problem)
         for model in self._models.values():
             model.renew(self._time)
+        self._log()
+
+    def _log(self) -> None:
+        """Tell what came and what went wrong since the last look; an error holds no values."""
+        for stream, fresh in self._snapshots.items():
+            trouble = self._troubles[stream] if fresh is None else fresh.trouble
+            self._tell(stream, "tables", trouble)
+        for (stream, name), model in list(self._models.items()):
+            self._tell(stream, f"model {name}", model.trouble)
+
+    def _tell(self, stream: str, what: str, trouble: str) -> None:
+        if trouble == self._logged.get((stream, what), NOTHING):
+            return
+        self._logged[stream, what] = trouble
+        if trouble:
+            LOG.warning("%s cannot be renewed", what, extra={"stream": stream, "trouble": trouble})
+        else:
+            LOG.info("%s at hand", what, extra={"stream": stream})
 
     def _keep(self) -> None:
-        while not self._stop.wait(HASTE if self._hurried() else self._every):
+        while not self._stop.wait(self._pause()):
             with suppress(Exception):  # whatever it was, the next look may fare better
                 self.look()
 
-    def _hurried(self) -> bool:
-        missing = None in self._snapshots.values()
-        return missing or any(model.lacking for model in list(self._models.values()))
+    def _pause(self) -> float:
+        """Seconds until the next look: soon where something is missing, or about to expire."""
+        models = list(self._models.values())
+        if None in self._snapshots.values() or any(model.lacking for model in models):
+            return HASTE
+        ends = [each for model in models if (each := model.expires) is not None]
+        left = (min(ends) - self._time()) / SECOND if ends else self._every
+        return max(HASTE / 10, min(self._every, left / 4))

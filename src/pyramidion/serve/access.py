@@ -29,6 +29,7 @@ from pyramidion.errors import (
     MissingError,
     PyramidionError,
     SchemaError,
+    StateError,
     StorageError,
     UnknownCallerError,
 )
@@ -38,6 +39,8 @@ LOG = logging.getLogger("pyramidion.serve")
 
 Role = Literal["observe", "train", "predict", "admin", "custodian-request"]
 ROLES: tuple[Role, ...] = get_args(Role)
+ANY: tuple[Role, ...] = ROLES
+"""For what any token may do that is known: each has a role. It is said, and never left out."""
 EVERY = "*"
 """Stands for all streams, those to come included."""
 OWN = ".service"
@@ -86,10 +89,22 @@ class Token:
             raise ForbiddenError("this is for admins of all streams; ask one of them")
 
     def refuse_without(self, roles: Collection[Role]) -> None:
-        """Raise unless it has one of the roles; no roles: any will do."""
-        if roles and not set(roles) & set(self.roles):
+        """Raise unless it has one of the roles."""
+        if not set(roles) & set(self.roles):
             wanted = " or ".join(sorted(roles))
             raise ForbiddenError(f"this needs a token with the role {wanted}; ask an admin for one")
+
+
+def needed(path: str, roles: Iterable[Role]) -> frozenset[Role]:
+    """The roles of which a route asks for one; raises where none is said.
+
+    >>> sorted(needed("/models", ("predict", "train")))
+    ['predict', 'train']
+    """
+    found = frozenset(roles)
+    if not found:
+        raise StateError(f"{path} says no role; name those that may call it, or *ANY for all")
+    return found
 
 
 class TokensError(StorageError):

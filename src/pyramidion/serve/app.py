@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -21,15 +20,16 @@ from pyramidion.serve import (
     routes_store,
     routes_vault,
 )
-from pyramidion.serve.bodies import answer
-from pyramidion.serve.gate import Gate
-from pyramidion.serve.openapi import OPEN, documented
-from pyramidion.serve.page import POLICY, page
-from pyramidion.serve.refusals import told_as
 from pyramidion.serve.routing import refuse_unguarded
 from pyramidion.serve.service import Service
+from pyramidion.serve.shapes import NAMED
 from pyramidion.serve.shortcuts import Shortcuts
 from pyramidion.signed import key_text
+from pyramidion.web.bodies import answer
+from pyramidion.web.gate import Gate
+from pyramidion.web.openapi import OPEN, documented
+from pyramidion.web.page import POLICY, page
+from pyramidion.web.refusals import unrouted
 
 ALL = (
     routes_rows.routes,
@@ -64,8 +64,8 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.shortcuts = Shortcuts(service, (route for routes in ALL for route in routes.all))
-    documented(app)
-    app.add_exception_handler(HTTPException, _unrouted)
+    documented(app, NAMED)
+    app.add_exception_handler(HTTPException, unrouted)
     app.add_middleware(Gate, service=service)
     for routes in ALL:
         routes.serve(app, service)
@@ -82,9 +82,9 @@ def create_app(service: Service) -> FastAPI:
 
     @app.get("/readyz", openapi_extra=OPEN, summary="Whether every stream does what is due.")
     async def readyz() -> Response:
-        troubles = {} if service.closed else service.troubles
-        ready = not service.closed and not troubles
-        return answer({"ready": ready, "streams": sorted(troubles)}, 200 if ready else 503)
+        # Which stream it is stands in /metrics: its name is not for everybody.
+        ready = not service.closed and not service.troubles
+        return answer({"ready": ready}, 200 if ready else 503)
 
     @app.get(
         "/v1/key", openapi_extra=OPEN, summary="The public key that snapshots are signed with."
@@ -95,15 +95,3 @@ def create_app(service: Service) -> FastAPI:
     dashboard.serve(app, service, ALL)
     refuse_unguarded(app)
     return app
-
-
-async def _unrouted(_: Request, problem: Exception) -> Response:
-    """What no route takes, in the one shape of errors."""
-    status = problem.status_code if isinstance(problem, HTTPException) else 500
-    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
-    known = {
-        404: ("MissingError", "there is nothing at this address; /docs shows what there is"),
-        405: ("RequestError", "this address does not take this method; /docs shows which"),
-    }
-    code, message = known.get(status, ("RequestError", "the request cannot be read; see /docs"))
-    return told_as({"code": code, "message": message}, status, headers)

@@ -16,7 +16,7 @@ from pyramidion.errors import FormatError, ObservationError, SchemaError, TooLar
 from pyramidion.files import TextFile, types_for
 from pyramidion.files_text import BLOCK
 from pyramidion.schema import Schema
-from pyramidion.serve.limits import Limits
+from pyramidion.web.limits import Limits
 
 CSV = "text/csv"
 NAME = "the body"

@@ -1,4 +1,4 @@
-"""The way of one small observation that has come whole: no task, no messages, no waiting.
+"""The way of one small observation that has come: no task, no messages, hardly any waiting.
 
     connection ── the header and the body are there ──► lane ── submit ──► commits
         ▲                                                                     │
@@ -6,15 +6,14 @@
 
 Senders who share a commit wait for each other's requests to be read and answered, which an ASGI
 app does in some thirty steps. What is different in any way goes the way of all others: another
-content type, a query, a body that is still coming, a caller who is not known. What is taken here
-passes what is asked of all: the bounds of its fields, the token and its role, rates, places and
-held bytes, metrics and the log.
+content type, a query, a body that does not come at once, a caller who is not known. What is taken
+here passes what is asked of all: the bounds of its fields, the token and its role, rates, places
+and held bytes, metrics and the log.
 """
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from typing import cast
 
 from starlette.responses import Response
@@ -24,18 +23,23 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from pyramidion.bundles import Arrival
 from pyramidion.errors import PyramidionError
 from pyramidion.serve.access import Token
-from pyramidion.serve.bodies import JSON, Wanted, answer, rows_from
-from pyramidion.serve.gate import CALLER, PLACE, finished, headed, too_long
-from pyramidion.serve.refusals import refusal, surprise
+from pyramidion.serve.bell import Kept
 from pyramidion.serve.routes_rows import observe, routes
 from pyramidion.serve.routing import SMALL, let_in, place_of
+from pyramidion.serve.row_bodies import Wanted, rows_from
 from pyramidion.serve.service import Service
 from pyramidion.serve.shortcuts import Shape
 from pyramidion.storage.hot import Receipt
+from pyramidion.web.bodies import JSON, answer
+from pyramidion.web.gate import CALLER, PLACE, finished, headed
+from pyramidion.web.limits import Limits
+from pyramidion.web.refusals import refusal, surprise
 
 ROUTE = next(route for route in routes.all if route.endpoint is observe)
 LAST = "/" + ROUTE.path.rpartition("/")[2]
 AUTHORIZATION, KIND, KEY = b"authorization", b"content-type", b"idempotency-key"
+LENGTH = b"content-length"
+COUNT = frozenset({AUTHORIZATION, KIND, KEY})
 ODD = frozenset({b"content-encoding", b"expect", b"upgrade", b"forwarded"})
 """Fields whose meaning is for others to find out; so is that of all that begin with"""
 PASSED_ON = b"x-forwarded"
@@ -57,13 +61,20 @@ class Lane:
             and not scope["query_string"]
         )
 
+    def small(self, cycle: RequestResponseCycle) -> bool:
+        """Whether the body of a request, which is not there yet, will be one for it."""
+        fields = _scope(cycle)["headers"]
+        lengths = [value for name, value in fields if name == LENGTH]
+        waits = any(name == b"expect" for name, _ in fields)
+        told = lengths[0] if len(lengths) == 1 and not waits else b""
+        return told.isdigit() and len(told) < 6 and int(told) <= SMALL
+
     def take(self, cycle: RequestResponseCycle) -> bool:
         """Have a request answered that is there as a whole; False where that is for others."""
         scope = _scope(cycle)
-        names, fields = self._shape.names(scope["path"].split("/")), _fields(scope)
+        names = self._shape.names(scope["path"].split("/"))
+        fields = _fields(scope, self._service.limits)
         if names is None or fields is None or not 0 < len(cycle.body) <= SMALL:
-            return False
-        if too_long(scope, self._service.limits) is not None:
             return False
         try:
             caller = self._service.tokens.caller(fields.get(AUTHORIZATION))
@@ -94,8 +105,7 @@ class Taken:
             self._scope[PLACE] = place
             body, schema = self._body(), stream.pyramid.schema
             rows, number = rows_from(body, JSON, service.limits, Wanted(schema, schema.columns))
-            promise = stream.observe(Arrival(rows, key), number, len(body))
-            stream.bell.tell(promise, self._observed)
+            stream.observe_for(self._observed, Arrival(rows, key), number, len(body))
         except Exception as problem:
             self._answer(_refused(problem))
 
@@ -106,7 +116,7 @@ class Taken:
         self._service.admission.hold(self._came)
         return body
 
-    def _observed(self, promise: Future[Receipt]) -> None:
+    def _observed(self, promise: Kept[Receipt]) -> None:
         try:
             told = answer(vars(promise.result()))
         except Exception as problem:
@@ -119,17 +129,17 @@ class Taken:
         finished(service, self._scope, told.status_code, self._came, self._begun)
         if cycle.disconnected:
             return
-        cycle.transport.write(_written(cycle, told))
+        cycle.transport.write(_written(cycle, self._scope, told))
         cycle.response_started = cycle.response_complete = True
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
 
 
-def _written(cycle: RequestResponseCycle, told: Response) -> bytes:
+def _written(cycle: RequestResponseCycle, scope: Scope, told: Response) -> bytes:
     """An answer as it goes out, all at once."""
     parts = [STATUS_LINE[told.status_code]]
-    for name, value in (*cycle.default_headers, *headed(_scope(cycle), told.raw_headers)):
+    for name, value in (*cycle.default_headers, *headed(scope, told.raw_headers)):
         parts += (name, b": ", value, b"\r\n")
     parts += (b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n", bytes(told.body))
     return b"".join(parts)
@@ -143,13 +153,24 @@ def _refused(problem: Exception) -> Response:
     return refusal(problem) if isinstance(problem, PyramidionError) else surprise(problem)
 
 
-def _fields(scope: Scope) -> dict[bytes, str] | None:
-    """The fields that count; None where there is one that is not for here, or one comes twice."""
+def _fields(scope: Scope, limits: Limits) -> dict[bytes, str] | None:
+    """The fields that count; None where one is not for here or comes twice, or all are too long.
+
+    That is for others to refuse (`pyramidion.web.gate.too_long`): here they are looked at once.
+    """
     found: dict[bytes, str] = {}
+    size = 0
     for name, value in scope["headers"]:
-        if name in ODD or name in found or name.startswith(PASSED_ON):
-            return None
-        if name in (AUTHORIZATION, KIND, KEY):
+        size += len(name) + len(value)
+        if name in COUNT:
+            if name in found:
+                return None
             found[name] = value.decode("latin-1")
+        elif name in ODD or name.startswith(PASSED_ON):
+            return None
+    if size > limits.header_bytes or len(scope["headers"]) > limits.fields:
+        return None
+    if len(scope["raw_path"]) > limits.path_bytes:
+        return None
     told = found.get(KIND, JSON)
-    return found if told.partition(";")[0].strip().lower() == JSON else None
+    return found if told == JSON or told.partition(";")[0].strip().lower() == JSON else None

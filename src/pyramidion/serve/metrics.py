@@ -1,30 +1,35 @@
 """Numbers for Prometheus: how the service does, and what its streams hold now.
 
 Nothing here counts observed rows for ever: hot rows are told as they are now, and go down as
-they leave. Whether a model could be trained tells of the rows it failed on, so that is told
-while it is so and not counted. No path, token, model or value is a label.
+they leave. Requests that bring rows, often one, are counted from zero again with every hot step and
+every hour: to Prometheus that is a counter which was reset. Whether a model could be trained tells
+of the rows it failed on, so that is told while it is so and not counted. No path, token, model or
+value is a label.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pyramidion.errors import PyramidionError
 from pyramidion.serve.streams import Stream
 from pyramidion.status import Status
+from pyramidion.web.metrics import Requests
 
 if TYPE_CHECKING:
     from pyramidion.serve.service import Service
 
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECOND = 1_000_000
-FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 GROUPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+HOUR = 3_600 * SECOND
+BRINGING = ("/observations", "/rows")
+"""How the routes end, of the service and its dashboard, by which rows come."""
 KEPT = ("populating", "sealed")
 """States of windows that are told."""
 
@@ -37,6 +42,7 @@ OF_STREAMS = {
     "snapshot_windows": ("sealed windows in the snapshot that is served", ()),
     "models": ("registered models", ("state",)),
     "retrain_failures": ("models that could not be trained the last time, now", ()),
+    "shard_missing_windows": ("windows of other shards that the sum lacks, unreadable", ()),
     "vault_backlog_files": ("sealed files that the vault has not taken yet", ()),
     "vault_backlog_bytes": ("their bytes", ()),
     "vault_backlog_seconds": ("since the newest rows of the oldest of them came", ()),
@@ -46,59 +52,17 @@ OF_STREAMS = {
 """What is told of each stream: what it means, and its labels besides ``stream``."""
 
 
-class Metrics:
-    """The numbers of one service, in a registry of their own."""
+class Metrics(Requests):
+    """The numbers of one service."""
 
     def __init__(self, service: Service) -> None:
-        self.registry = CollectorRegistry()
-        self._seconds = Histogram(
-            "pyramidion_request_seconds",
-            "from a request's header to the end of its answer",
-            ("route", "method", "status"),
-            buckets=FAST,
-            registry=self.registry,
-        )
-        self._children: dict[tuple[str, str, int], Histogram] = {}
-        """What `_seconds` has for routes, methods and statuses, past its locks."""
-        self.in_flight = 0
-        in_flight = Gauge(
-            "pyramidion_requests_in_flight",
-            "requests that are being answered",
-            registry=self.registry,
-        )
-        in_flight.set_function(lambda: self.in_flight)
-        self._turned_away = Counter(
-            "pyramidion_turned_away",
-            "requests refused with 429",
-            ("reason",),
-            registry=self.registry,
-        )
-        self._groups = Histogram(
-            "pyramidion_commit_requests",
-            "observe requests that shared one durable commit",
-            buckets=GROUPS,
-            registry=self.registry,
-        )
-        held = Gauge(
-            "pyramidion_held_bytes",
-            "bytes of bodies that are held, in whole MB",
-            registry=self.registry,
-        )
-        # In whole MB: how long one body is tells of its rows, and numbers are kept beyond them.
-        held.set_function(lambda: service.admission.held >> 20 << 20)
+        super().__init__(service.admission)
+        self._service = service
+        self._period: dict[str, int] = {}
+        """The hour, and the hot step of each stream, in which counting what brings rows began."""
+        self._forgetting = threading.Lock()
+        self._groups = self._no_groups()
         self.registry.register(_OfStreams(service))
-
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered, or its caller left."""
-        about = route, method, status // 100
-        found = self._children.get(about)
-        if found is None:
-            found = self._children[about] = self._seconds.labels(route, method, f"{about[2]}xx")
-        found.observe(seconds)
-
-    def turned_away(self, reason: str) -> None:
-        """A request was refused because there were too many."""
-        self._turned_away.labels(reason).inc()
 
     def committed(self, requests: int) -> None:
         """So many observe requests shared one durable commit."""
@@ -106,7 +70,43 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All of it, as Prometheus reads it."""
-        return generate_latest(self.registry)
+        self._forget()
+        return super().exposition()
+
+    def _no_groups(self) -> Histogram:
+        return Histogram(
+            "pyramidion_commit_requests",
+            "observe requests that shared one durable commit",
+            buckets=GROUPS,
+            registry=self.registry,
+        )
+
+    def opened(self, stream: Stream) -> None:
+        """Requests of a stream are counted from now on."""
+        self._period.setdefault("", self._service.now // HOUR)
+        self._period[stream.name] = _step(stream)
+
+    def _forget(self) -> None:
+        """Begin again to count what brings rows, where what was counted began in another period.
+
+        Nothing is told of requests whose rows may have left, whenever somebody asks.
+        """
+        now = {stream.name: _step(stream) for stream in self._service.every}
+        now[""] = self._service.now // HOUR
+        with self._forgetting:
+            former, self._period = self._period, now
+            if all(former.get(name, step) == step for name, step in now.items()):
+                return
+            for about in [each for each in list(self._children) if each[0].endswith(BRINGING)]:
+                del self._children[about]
+                self._seconds.remove(about[0], about[1], f"{about[2]}xx")
+            self.registry.unregister(self._groups)
+            self._groups = self._no_groups()
+
+
+def _step(stream: Stream) -> int:
+    """Which of its hot steps a stream is in."""
+    return stream.now // stream.pyramid.settings.hot_step_us
 
 
 class _OfStreams(Collector):
@@ -160,6 +160,8 @@ def _of_status(status: Status) -> Iterator[Told]:
         if window.state in KEPT and window.start is not None:
             labels = str(window.number), window.state
             yield "window_age_seconds", labels, (status.at - window.start) / SECOND
+    if status.shard is not None:
+        yield "shard_missing_windows", (), sum(status.shard.missing.values())
     vault = status.vault
     if vault is not None:
         yield "vault_backlog_files", (), vault.backlog_files

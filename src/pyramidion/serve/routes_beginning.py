@@ -17,26 +17,15 @@ from pyramidion.learn.choices import CHOICES
 from pyramidion.planning import report, settings_in
 from pyramidion.privacy.plan import Plan, plan
 from pyramidion.schema import Schema
-from pyramidion.serve.bodies import answer, body_of, kind_of, wants
+from pyramidion.serve.access import ANY
 from pyramidion.serve.csv_bodies import CSV, draft_from
-from pyramidion.serve.refusals import UnsupportedError
 from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
-from pyramidion.serve.shapes import (
-    DRAFTED,
-    NUMBER,
-    PLANNED,
-    SAMPLE,
-    TEXT,
-    TOML,
-    WHOLE,
-    Asked,
-    json_of,
-    listed,
-    named,
-    whole,
-)
+from pyramidion.serve.shapes import DRAFTED, PLANNED, SAMPLE, TOML
 from pyramidion.serve.shapes import SCHEMA as SCHEMA_FILE
+from pyramidion.web.bodies import answer, body_of, kind_of, wants
+from pyramidion.web.refusals import UnsupportedError
+from pyramidion.web.shapes import NUMBER, TEXT, WHOLE, Asked, json_of, listed, named, whole
 
 routes = Routes()
 T = TypeVar("T", int, float)
@@ -149,7 +138,7 @@ def _distinct(text: str) -> tuple[str, int]:
     return name, found or 0
 
 
-@routes.add("GET", "/estimators", gives=json_of(whole(estimators=listed(named("Estimator")))))
+@routes.add("GET", "/estimators", *ANY, gives=json_of(whole(estimators=listed(named("Estimator")))))
 async def estimators(_: Call) -> Response:
     """Estimators to begin with, what each is for, and whether it is installed here."""
     return answer({"estimators": [choice.to_dict() for choice in CHOICES]})

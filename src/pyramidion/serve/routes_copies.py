@@ -7,8 +7,9 @@ from email.utils import formatdate
 from starlette.responses import Response
 
 from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
-from pyramidion.serve.shapes import BYTES, SIGNED, Asked
+from pyramidion.serve.shapes import BYTES, SIGNED
 from pyramidion.signed import sign
+from pyramidion.web.shapes import Asked
 
 routes = Routes()
 MODEL = "model"

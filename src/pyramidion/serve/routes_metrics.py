@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from pyramidion.serve.metrics import TYPE
 from pyramidion.serve.routing import GUARDED, Call, Routes, apart
 from pyramidion.serve.service import Service
-from pyramidion.serve.shapes import TEXT, Body
+from pyramidion.web.metrics import TYPE
+from pyramidion.web.shapes import TEXT, Body
 
 routes = Routes()
 

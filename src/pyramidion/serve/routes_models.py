@@ -9,10 +9,10 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
-from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
-from pyramidion.serve.shapes import TEXT, json_of, listed, named, whole
 from pyramidion.serve.workloads import FIELDS, workload_from
+from pyramidion.web.bodies import answer, body_of, kind_of, object_from
+from pyramidion.web.shapes import TEXT, json_of, listed, named, whole
 
 routes = Routes()
 

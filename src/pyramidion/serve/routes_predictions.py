@@ -17,10 +17,11 @@ from starlette.responses import Response
 
 from pyramidion.errors import FormatError
 from pyramidion.learn.models import Model
-from pyramidion.serve.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
 from pyramidion.serve.routing import SMALL, Call, Routes, apart, asked_for, model_of, rows_in
-from pyramidion.serve.shapes import ASKED, PREDICTIONS
+from pyramidion.serve.shapes import ASKED
 from pyramidion.threads import emptied
+from pyramidion.web.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
+from pyramidion.web.shapes import PREDICTIONS
 
 routes = Routes()
 
@@ -33,6 +34,9 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
 
 FIELD = b'"features"'
 """The one field of a vector. To look for it in a whole row takes half as long as its features."""
+
+MOST = float(np.finfo(np.float32).max)
+"""The largest number that a feature can be."""
 
 _vector = msgspec.json.Decoder(Vector).decode
 
@@ -104,9 +108,15 @@ def _asked(model: Model, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
 def _features(body: bytes) -> NDArray[np.float32] | None:
     """A vector, if that is what the body has: no column of a row is a list."""
     try:
-        return np.array(_vector(body).features, dtype=np.float32)
+        told = _vector(body).features
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    if told and (max(told) > MOST or min(told) < -MOST):  # JSON has no NaN
+        raise FormatError(
+            "a feature is beyond what a number of 32 bits can hold; give the numbers that "
+            "/features gives"
+        )
+    return np.array(told, dtype=np.float32)
 
 
 def _many(call: Call, name: str, rows: Any) -> Response:

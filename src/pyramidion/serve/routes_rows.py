@@ -17,15 +17,6 @@ from pyramidion.bundles import Arrival
 from pyramidion.errors import BusyError, ObservationError, SchemaError, StateError, StorageError
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.observations import Errors
-from pyramidion.serve.bodies import (
-    ARROW,
-    LINES,
-    answer,
-    arrow,
-    arrow_parts,
-    kind_of,
-    wants_arrow,
-)
 from pyramidion.serve.csv_bodies import CSV
 from pyramidion.serve.routing import (
     Call,
@@ -37,9 +28,19 @@ from pyramidion.serve.routing import (
     read_by,
     rows_of,
 )
-from pyramidion.serve.shapes import FEATURES, ROWS, TRAINING, WORKLOAD, Asked, json_of, named
+from pyramidion.serve.shapes import ROWS, TRAINING, WORKLOAD
 from pyramidion.serve.workloads import workload_of
 from pyramidion.storage.hot import Receipt
+from pyramidion.web.bodies import (
+    ARROW,
+    LINES,
+    answer,
+    arrow,
+    arrow_parts,
+    kind_of,
+    wants_arrow,
+)
+from pyramidion.web.shapes import FEATURES, Asked, json_of, named
 
 routes = Routes()
 _encoder = msgspec.json.Encoder(enc_hook=str)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from pyramidion.errors import FormatError
-from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
 from pyramidion.serve.routing import Call, Routes, apart
-from pyramidion.serve.shapes import TEXT, json_of, listed, named, whole
+from pyramidion.web.bodies import answer, body_of, kind_of, object_from
+from pyramidion.web.shapes import TEXT, json_of, listed, named, whole
 
 routes = Routes()
 

@@ -10,30 +10,19 @@ from starlette.responses import Response, StreamingResponse
 from pyramidion.errors import FormatError, MissingError, SchemaError
 from pyramidion.exposure.exposed import COMPONENTS, Component
 from pyramidion.schema import Schema
-from pyramidion.serve.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
+from pyramidion.serve.access import ANY
 from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
-from pyramidion.serve.shapes import (
-    FREE,
-    LOG,
-    NAMES,
-    SCHEMA,
-    TEXT,
-    WHOLE,
-    WHY,
-    Asked,
-    json_of,
-    listed,
-    named,
-    whole,
-)
+from pyramidion.serve.shapes import LOG, SCHEMA, WHY
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
+from pyramidion.web.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
+from pyramidion.web.shapes import FREE, NAMES, TEXT, WHOLE, Asked, json_of, listed, named, whole
 
 routes = Routes()
 
 
-@routes.add("GET", "/streams", gives=json_of(whole(streams=NAMES)))
+@routes.add("GET", "/streams", *ANY, gives=json_of(whole(streams=NAMES)))
 async def streams(call: Call) -> Response:
     """The streams that this token is for."""
     return answer({"streams": [stream.name for stream in call.service.streams(call.caller)]})
@@ -62,7 +51,7 @@ async def create(call: Call) -> Response:
     return answer(await apart(lambda: _told(stream)), 201)
 
 
-@routes.add("GET", "/streams/{stream}", gives=json_of(named("Status")))
+@routes.add("GET", "/streams/{stream}", *ANY, gives=json_of(named("Status")))
 async def status(call: Call) -> Response:
     """What the stream holds now."""
     return answer(await apart(lambda: _told(call.stream)))
@@ -77,13 +66,13 @@ def _told(stream: Stream) -> dict[str, object]:
     return {"stream": stream.name, **told}
 
 
-@routes.add("GET", "/streams/{stream}/pyramid", gives=json_of(named("Layers")))
+@routes.add("GET", "/streams/{stream}/pyramid", *ANY, gives=json_of(named("Layers")))
 async def pyramid(call: Call) -> Response:
     """What an intruder would get now: rows that are raw, counted, sealed and gone."""
     return answer(asdict((await apart(call.pyramid.status)).layers))
 
 
-@routes.add("GET", "/streams/{stream}/schema", gives=json_of(named("Schema")))
+@routes.add("GET", "/streams/{stream}/schema", *ANY, gives=json_of(named("Schema")))
 async def schema(call: Call) -> Response:
     """What an observation of the stream is, and its settings; both are public."""
     settings = call.pyramid.settings
@@ -92,7 +81,7 @@ async def schema(call: Call) -> Response:
 
 
 @routes.add(
-    "GET", "/streams/{stream}/windows", gives=json_of(whole(windows=listed(named("Window"))))
+    "GET", "/streams/{stream}/windows", *ANY, gives=json_of(whole(windows=listed(named("Window"))))
 )
 async def windows(call: Call) -> Response:
     """The count windows, from populating to erased."""
@@ -101,7 +90,10 @@ async def windows(call: Call) -> Response:
 
 
 @routes.add(
-    "GET", "/streams/{stream}/tables", gives=json_of(whole(tables=listed(named("NoisyTable"))))
+    "GET",
+    "/streams/{stream}/tables",
+    *ANY,
+    gives=json_of(whole(tables=listed(named("NoisyTable")))),
 )
 async def tables(call: Call) -> Response:
     """The complete count tables, the noise in each, and how large its counts are (P2)."""
@@ -127,7 +119,7 @@ async def withdraw(call: Call) -> Response:
     return answer({"withdrawn": name, "tables": call.pyramid.schema.table_names})
 
 
-@routes.add("GET", "/streams/{stream}/groups", gives=json_of(named("Groups")))
+@routes.add("GET", "/streams/{stream}/groups", *ANY, gives=json_of(named("Groups")))
 async def groups(call: Call) -> Response:
     """The groups of features that are counted together, and how those on trial fare."""
     return answer(await apart(lambda: _groups(call)))
@@ -177,6 +169,7 @@ async def select_groups(call: Call) -> Response:
 @routes.add(
     "GET",
     "/streams/{stream}/ledger",
+    *ANY,
     gives=json_of(FREE),
     asks=(Asked("lines", "no: the sums alone", {"enum": ["yes", "no"]}),),
 )
@@ -189,7 +182,7 @@ async def ledger(call: Call) -> Response:
     return answer(await apart(lambda: report.to_dict(lines=lines == "yes")))
 
 
-@routes.add("GET", "/streams/{stream}/ledger/{window}", gives=json_of(FREE))
+@routes.add("GET", "/streams/{stream}/ledger/{window}", *ANY, gives=json_of(FREE))
 async def ledger_of(call: Call) -> Response:
     """What one window has spent on what."""
     text = call.asked("window")

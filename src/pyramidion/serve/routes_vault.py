@@ -15,10 +15,11 @@ from starlette.responses import Response
 
 from pyramidion.errors import FormatError, MissingError
 from pyramidion.exposure import interval
-from pyramidion.serve.bodies import answer, body_of, kind_of, object_from
 from pyramidion.serve.grants import granted
 from pyramidion.serve.routing import Call, Routes, apart
-from pyramidion.serve.shapes import DRAFT, FREE, json_of, listed, named, whole
+from pyramidion.serve.shapes import DRAFT
+from pyramidion.web.bodies import answer, body_of, kind_of, object_from
+from pyramidion.web.shapes import FREE, json_of, listed, named, whole
 
 if TYPE_CHECKING:
     from pyramidion.vault.custody import PrivateKey, PublicKey

@@ -18,15 +18,16 @@ from starlette.responses import Response
 from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, PyramidionError, StateError, UnknownCallerError
 from pyramidion.learn.models import Model
-from pyramidion.serve.access import Role, Token
-from pyramidion.serve.bodies import Wanted, body_of, kind_of, rows_from
-from pyramidion.serve.gate import CALLER, PLACE
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.openapi import described
-from pyramidion.serve.refusals import refusal, surprise
+from pyramidion.serve.access import ANY, Role, Token, needed
+from pyramidion.serve.row_bodies import Wanted, rows_from
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
 from pyramidion.system import Pyramid
+from pyramidion.web.bodies import body_of, kind_of
+from pyramidion.web.gate import CALLER, PLACE
+from pyramidion.web.limits import Limits
+from pyramidion.web.openapi import described
+from pyramidion.web.refusals import refusal, surprise
 
 PREFIX = "/v1"
 SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
@@ -130,11 +131,16 @@ class Route:
     method: str
     path: str
     roles: frozenset[Role]
-    """One of them is needed; none: any token that is known."""
+    """One of them is needed."""
     endpoint: Endpoint
     about: dict[str, Any]
     often: bool = False
     """Whether it is asked so often that the way to it counts, see `pyramidion.serve.shortcuts`."""
+
+    @property
+    def for_all(self) -> bool:
+        """Whether any token that is known may call it."""
+        return self.roles == frozenset(ANY)
 
 
 class Routes:
@@ -146,10 +152,14 @@ class Routes:
     def add(
         self, method: str, path: str, *roles: Role, often: bool = False, **about: Any
     ) -> Callable[[Endpoint], Endpoint]:
-        """Add a route under ``/v1``; ``about`` says what it asks, takes and gives."""
+        """Add a route under ``/v1``; ``about`` says what it asks, takes and gives.
+
+        Who may call it is said: roles, or ``*ANY``.
+        """
+        asked = needed(path, roles)
 
         def added(endpoint: Endpoint) -> Endpoint:
-            self.all.append(Route(method, path, frozenset(roles), endpoint, about, often))
+            self.all.append(Route(method, path, asked, endpoint, about, often))
             return endpoint
 
         return added

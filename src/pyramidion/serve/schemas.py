@@ -7,8 +7,8 @@ import tomllib
 from typing import Any
 
 from pyramidion.errors import FormatError
-from pyramidion.serve.bodies import object_from
 from pyramidion.serve.shapes import TOML
+from pyramidion.web.bodies import object_from
 
 SCHEMA_BYTES = 1 << 20
 """Of a schema file. Reading one takes long where it is large, or keys have many parts."""

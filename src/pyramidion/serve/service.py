@@ -20,13 +20,13 @@ from pyramidion.checks import nearest
 from pyramidion.errors import MissingError, SchemaError, StateError
 from pyramidion.schema import Schema
 from pyramidion.serve.access import OWN, Token, Tokens
-from pyramidion.serve.limits import Admission, Limits
 from pyramidion.serve.metrics import Metrics
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 from pyramidion.storage.disk import read, write_durably
 from pyramidion.storage.home import CATALOGUE
 from pyramidion.system import Clock, Pyramid
+from pyramidion.web.limits import Admission, Limits
 
 STREAM = "{stream}"
 KEYS = f"file:~/.config/pyramidion/{STREAM}.key"
@@ -94,6 +94,7 @@ class Service:
     def _opened(self, name: str, opener: Callable[[str], Pyramid]) -> Stream:
         stream = Stream(name, opener(name), self.limits, self._clock_of(name))
         stream.commits.committed = self.metrics.committed
+        self.metrics.opened(stream)
         return stream
 
     def _holder(self, name: str) -> str:

@@ -5,50 +5,33 @@ Times are microseconds since 1970. Amounts of privacy that are infinite are null
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from pyramidion.serve.access import ROLES
-from pyramidion.serve.bodies import ARROW, JSON, LINES
 from pyramidion.serve.csv_bodies import CSV
-
-Shape = dict[str, Any]
+from pyramidion.web.bodies import ARROW, JSON, LINES
+from pyramidion.web.shapes import (
+    BINARY,
+    COMMON,
+    FLAG,
+    FREE,
+    NAMES,
+    NUMBER,
+    SOME,
+    TEXT,
+    TIME,
+    VALUE,
+    WHOLE,
+    Asked,
+    Body,
+    Shape,
+    closed,
+    listed,
+    named,
+    whole,
+)
 
 TOML = "application/toml"
 BYTES = "application/octet-stream"
 
-TEXT: Shape = {"type": "string"}
-WHOLE: Shape = {"type": "integer", "minimum": 0}
-NUMBER: Shape = {"type": "number"}
-FLAG: Shape = {"type": "boolean"}
-TIME: Shape = {"type": ["integer", "null"], "description": "microseconds since 1970"}
-SOME: Shape = {"type": ["number", "null"]}
-VALUE: Shape = {"type": ["string", "number", "boolean", "null"]}
-FREE: Shape = {"type": "object"}
-BINARY: Shape = {"type": "string", "format": "binary"}
-
-
-def listed(shape: Shape, **about: Any) -> Shape:
-    """A list of something."""
-    return {"type": "array", "items": shape, **about}
-
-
-def named(name: str) -> Shape:
-    """One of `NAMED`, by its name."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def closed(_need: tuple[str, ...] = (), **fields: Shape) -> Shape:
-    """An object that has no other fields."""
-    shape: Shape = {"type": "object", "properties": fields, "additionalProperties": False}
-    return shape | ({"required": list(_need)} if _need else {})
-
-
-def whole(**fields: Shape) -> Shape:
-    """An object that has all of these fields, and may get more with later versions."""
-    return {"type": "object", "properties": fields, "required": list(fields)}
-
-
-NAMES = listed(TEXT)
 _WORKLOAD: dict[str, Shape] = {
     "label": {"type": ["string", "null"]},
     "only": {"type": ["array", "null"], "items": TEXT, "description": 'tables; a group as "a,b"'},
@@ -60,42 +43,8 @@ _WORKLOAD: dict[str, Shape] = {
     },
 }
 
-NAMED: dict[str, Shape] = {
-    "Error": whole(
-        error={
-            "type": "object",
-            "required": ["code", "message"],
-            "properties": {
-                "code": TEXT | {"description": "the name of the error, as docs/errors.md has it"},
-                "message": TEXT | {"description": "what, why and the remedy; never a value"},
-                "problems": {
-                    "type": "object",
-                    "additionalProperties": listed(WHOLE),
-                    "description": "rows that cannot be counted, by reason",
-                },
-            },
-        }
-    ),
-    "Row": {
-        "type": "object",
-        "additionalProperties": VALUE,
-        "description": "values by the names of columns, as the schema has them",
-    },
-    "Rows": {"oneOf": [named("Row"), listed(named("Row"))]},
-    "Guarantee": {
-        "type": "object",
-        "required": ["level", "epsilon", "delta", "k", "windows"],
-        "properties": {
-            "level": {"enum": ["P1", "P2", "P3"]},
-            "epsilon": SOME,
-            "delta": NUMBER,
-            "k": WHOLE,
-            "windows": WHOLE,
-            "unit": TEXT,
-        },
-    },
+NAMED: dict[str, Shape] = COMMON | {
     "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE, blanked=WHOLE),
-    "Features": whole(names=NAMES, rows=listed(listed(NUMBER)), guarantee=named("Guarantee")),
     "SchemaFile": closed(
         ("schema",),
         schema=TEXT | {"description": "the text of a schema file"},
@@ -117,6 +66,7 @@ NAMED: dict[str, Shape] = {
         tables=listed(FREE),
         window_bytes=WHOLE,
         complete_bytes=WHOLE,
+        writes=WHOLE,
         alternatives=listed(FREE),
         why=NAMES,
         toml=TEXT | {"description": "the [settings] table"},
@@ -216,25 +166,6 @@ NAMED: dict[str, Shape] = {
         at=TIME,
         guarantee=named("Guarantee"),
     ),
-    "Asked": {
-        "oneOf": [
-            closed(("features",), features=listed(NUMBER)),
-            named("Row"),
-            listed(named("Row")),
-        ],
-        "description": "rows without their label; or the features of one, as /features has them",
-    },
-    "Predictions": {
-        "type": "object",
-        "required": ["model", "version"],
-        "properties": {
-            "model": TEXT,
-            "version": WHOLE,
-            "classes": listed(VALUE),
-            "probabilities": listed(listed(NUMBER)),
-            "predictions": listed(VALUE),
-        },
-    },
     "Groups": whole(groups=listed(NAMES), trials=listed(named("Group"))),
     "Group": whole(
         name=TEXT,
@@ -281,35 +212,12 @@ NAMED: dict[str, Shape] = {
 }
 
 
-class Body(NamedTuple):
-    """What a route takes or gives: shapes by content type."""
-
-    kinds: dict[str, Shape]
-
-
-class Asked(NamedTuple):
-    """A parameter of the query, or a header."""
-
-    name: str
-    about: str
-    shape: Shape = TEXT
-    place: str = "query"
-    needed: bool = False
-
-
-def json_of(shape: Shape) -> Body:
-    """JSON alone."""
-    return Body({JSON: shape})
-
-
 ROWS = Body({JSON: named("Rows"), ARROW: BINARY, CSV: TEXT})
 ASKED = Body({JSON: named("Asked"), ARROW: BINARY, CSV: TEXT})
 SCHEMA = Body({TOML: TEXT, JSON: named("SchemaFile")})
 SAMPLE = Body({CSV: TEXT})
 DRAFTED = Body({JSON: named("Draft"), TOML: TEXT})
 PLANNED = Body({JSON: named("Plan"), TOML: TEXT})
-FEATURES = Body({JSON: named("Features"), ARROW: BINARY})
-PREDICTIONS = Body({JSON: named("Predictions"), ARROW: BINARY})
 TRAINING = Body({LINES: TEXT, ARROW: BINARY})
 LOG = Body({LINES: TEXT})
 DRAFT = Body({JSON: FREE})

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pyramidion.serve.gate import Gate
 from pyramidion.serve.routing import PREFIX, Handle, Route, handler
 from pyramidion.serve.service import Service
+from pyramidion.web.gate import Gate
 
 Sort = tuple[str, int, str]
 """A method, how many parts a path has, and the last of them."""

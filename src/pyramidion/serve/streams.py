@@ -14,11 +14,11 @@ from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import PyramidionError, StateError
-from pyramidion.serve.bell import Bell
+from pyramidion.serve.bell import Bell, Told
 from pyramidion.serve.commits import Commits
-from pyramidion.serve.limits import Limits
 from pyramidion.storage.hot import Receipt
 from pyramidion.system import Clock, Pyramid
+from pyramidion.web.limits import Limits
 
 TICK = 1.0  # seconds between looks at what is due
 
@@ -55,6 +55,10 @@ class Stream:
     def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
         """Have rows observed with what others send; they are durable when the promise is kept."""
         return self.commits.submit(arrival, rows, size)
+
+    def observe_for(self, told: Told[Receipt], arrival: Arrival, rows: int, size: int) -> None:
+        """The same for who is in the loop, and is told there."""
+        self.commits.submit_for(self.bell.promise(told), arrival, rows, size)
 
     @property
     def bell(self) -> Bell:

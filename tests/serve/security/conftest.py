@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from pyramidion.serve.limits import Limits
+from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import OTHER, STREAM, Guarded, Listening
+from tests.store.stores import CUSTODIAN
 
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A service with two streams and a model that tests ask and do not change."""
-    made = Guarded(tmp_path_factory.mktemp("guarded"), Limits(stranger_burst=1_000_000))
+    """A service with two streams, a model and a vault, which tests ask and do not change."""
+    folder = tmp_path_factory.mktemp("guarded")
+    made = Guarded(folder, Limits(stranger_burst=1_000_000))
     made.create(STREAM, OTHER)
     made.fill()
+    made.pyramid(OTHER).attach_vault(str(folder / "vault"), CUSTODIAN.public)
     yield made
     made.close()
 

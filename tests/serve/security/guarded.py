@@ -21,12 +21,12 @@ from pyramidion.learn.estimators import estimator_named
 from pyramidion.listening import bound
 from pyramidion.serve.access import ROLES, Tokens
 from pyramidion.serve.app import create_app
-from pyramidion.serve.bodies import ARROW
-from pyramidion.serve.connections import connections
 from pyramidion.serve.lane import Lane
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.logs import logged
 from pyramidion.serve.service import Service
+from pyramidion.web.bodies import ARROW
+from pyramidion.web.connections import connections
+from pyramidion.web.limits import Limits
+from pyramidion.web.logs import logged
 from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny
 
 STREAM, OTHER, MODEL = "flights", "clicks", "late"

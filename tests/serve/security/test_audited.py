@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyramidion.errors import StorageError
-from pyramidion.serve.bodies import ARROW
+from pyramidion.web.bodies import ARROW
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,
@@ -84,7 +84,7 @@ def test_the_entry_is_there_before_the_first_byte(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    log, gate = type(guarded.pyramid().audit_log), "pyramidion.serve.gate.Passage.send"
+    log, gate = type(guarded.pyramid().audit_log), "pyramidion.web.gate.Passage.send"
     append = log.append
 
     def noted(self: Any, kind: str, *given: Any, **facts: Any) -> Any:
@@ -92,7 +92,7 @@ def test_the_entry_is_there_before_the_first_byte(
         order.append(kind)
         return done
 
-    from pyramidion.serve.gate import Passage
+    from pyramidion.web.gate import Passage
 
     send = Passage.send
 

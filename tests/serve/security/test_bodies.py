@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from pyramidion.errors import FormatError, TooLargeError
-from pyramidion.serve.arrow_bodies import table_from
-from pyramidion.serve.bodies import ARROW, JSON, Wanted, rows_from
-from pyramidion.serve.limits import Limits
+from pyramidion.serve.row_bodies import Wanted, rows_from
+from pyramidion.web.arrow_bodies import table_from
+from pyramidion.web.bodies import ARROW, JSON
+from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import (
     ARROW_IN,
     MARKER,

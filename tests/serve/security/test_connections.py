@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyramidion.serve.limits import Limits
+from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import STREAM, Guarded, Listening, read_all
 
 QUICK = Limits(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from pyramidion.serve.lane import Lane
-from pyramidion.serve.limits import Limits
 from pyramidion.serve.routing import SMALL
+from pyramidion.web import connections
+from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import (
     MARKER,
     OTHER,
@@ -172,25 +173,58 @@ def test_rates_and_places_are_those_of_all(fresh: Fresh, listening: Listen) -> N
     at_rest(full)
 
 
-def test_what_comes_in_pieces_or_is_large_is_for_others(
+def piecewise(behind: Listening, pieces: Iterable[bytes], pause: float) -> bytes:
+    """The status of the answer to a request that comes in pieces."""
+    with behind.connect() as made:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            made.sendall(piece)
+            time.sleep(pause)
+        return told(read_all(made))[0][9:12]
+
+
+def test_a_body_right_behind_its_header_is_waited_for(
     fresh: Fresh, listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connections, "SOON", 60.0)
     guarded = fresh()
     behind, token = listening(guarded), guarded.token("observe")
     taken = took(behind, monkeypatch)
-    whole = request(token, one(guarded))
-    head, _, body = whole.partition(b"\r\n\r\n")
-    with behind.connect() as made:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for piece in (head[:20], head[20:] + b"\r\n\r\n", body[:5], body[5:]):
-            made.sendall(piece)
-            time.sleep(0.05)
-        assert told(read_all(made))[0].startswith(b"HTTP/1.1 200")
+    head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")
+    pieces = (head[:20], head[20:] + b"\r\n\r\n", body[:5], body[5:])
+    assert piecewise(behind, pieces, 0.05) == b"200"
+    assert taken == [True]
+    at_rest(guarded)
+
+
+def test_a_body_that_takes_longer_or_is_large_is_for_others(
+    fresh: Fresh, listening: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SOON", 0.01)
+    guarded = fresh()
+    behind, token = listening(guarded), guarded.token("observe")
+    taken = took(behind, monkeypatch)
+    head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")
+    assert piecewise(behind, (head + b"\r\n\r\n", body[:5], body[5:]), 0.3) == b"200"
     assert taken == []
     many = json.dumps(guarded.rows_json(SMALL // 20), default=str).encode()
     assert told(behind.send(request(token, many)))[0].startswith(b"HTTP/1.1 200")
     assert len(many) > SMALL
     assert not any(taken)
+
+
+def test_who_leaves_before_the_body_is_there_hurts_nobody(
+    fresh: Fresh, listening: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SOON", 60.0)
+    guarded = fresh()
+    behind, token = listening(guarded), guarded.token("observe")
+    head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")
+    for _ in range(3):
+        with behind.connect() as made:
+            made.sendall(head + b"\r\n\r\n" + body[:5])
+    assert told(behind.send(request(token, one(guarded))))[0].startswith(b"HTTP/1.1 200")
+    at_rest(guarded)
 
 
 def test_requests_one_behind_the_other_are_answered_in_turn(

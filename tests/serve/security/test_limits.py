@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import BusyError
-from pyramidion.serve import limits as bounds
-from pyramidion.serve.limits import MANY, SLOTS, Admission, Limits, Rate
+from pyramidion.web import limits as bounds
+from pyramidion.web.limits import MANY, SLOTS, Admission, Limits, Rate
 from tests.serve.security.guarded import ARROW_IN, STREAM, Guarded, arrow_bytes, code_of
 from tests.store.stores import rows
 

@@ -19,8 +19,8 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from pyramidion import Pyramid
-from pyramidion.serve.bodies import ARROW
-from pyramidion.serve.logs import MOST, logged
+from pyramidion.web.bodies import ARROW
+from pyramidion.web.logs import MOST, logged
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,

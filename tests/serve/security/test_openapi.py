@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from requests.adapters import HTTPAdapter
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -17,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from pyramidion.serve.routing import OPEN
-from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer
+from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, Listening, bearer
 from tests.serve.security.test_roles import TABLE, address, routes_of
 
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431}
@@ -41,26 +46,112 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 PATHS = sorted({*TABLE, *(("GET", path) for path in OPEN - {"/docs", "/openapi.json"})})
 
 
-@pytest.mark.parametrize("route", PATHS, ids=" ".join)
+few = settings(
+    max_examples=20,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+each_route = pytest.mark.parametrize("route", PATHS, ids=" ".join)
+
+
+@each_route
 def test_the_service_answers_as_the_document_says(told: Any, route: tuple[str, str]) -> None:
     method, path = route
     if method.lower() not in told.raw_schema["paths"].get(path, {}):
         return
 
-    @settings(
-        max_examples=20,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @few
     @given(case=told[path][method].as_strategy(), known=st.booleans())
     def asked(case: Any, known: bool) -> None:
         if known:
-            parts = case.path_parameters or {}
-            parts.update({name: NAMES[name] for name in NAMES.keys() & parts.keys()})
+            name_what_is_there(case)
         judge(case, case.call(headers=bearer(told.token)))
 
     asked()
+
+
+def name_what_is_there(case: Any) -> None:
+    """Have a case ask for the stream and the model that there are, unless to take them away."""
+    parts = case.path_parameters or {}
+    if case.method == "DELETE":
+        return
+    parts.update({name: NAMES[name] for name in NAMES.keys() & parts.keys()})
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The document of a service behind a real socket, with the lane and the shortcuts before it."""
+    made = Guarded(tmp_path_factory.mktemp("heard"))
+    made.create(STREAM, OTHER)
+    made.fill()
+    listening = Listening(made)
+    found = schemathesis.openapi.from_url(f"http://127.0.0.1:{listening.port}/openapi.json")
+    found.token, found.taken = made.token(), []
+    whole = listening.lane.take
+
+    def take(cycle: Any) -> bool:
+        found.taken.append(whole(cycle))
+        return bool(found.taken[-1])
+
+    listening.lane.take = take  # type: ignore[method-assign]
+    yield found
+    listening.close()
+    made.close()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@each_route
+def test_behind_a_socket_it_answers_as_the_document_says_also_to_what_that_forbids(
+    heard: Any, route: tuple[str, str], mode: GenerationMode
+) -> None:
+    method, path = route
+    if method.lower() not in heard.raw_schema["paths"].get(path, {}):
+        return
+
+    @settings(few, max_examples=6)
+    @given(case=heard[path][method].as_strategy(generation_mode=mode), known=st.booleans())
+    def asked(case: Any, known: bool) -> None:
+        if known:
+            name_what_is_there(case)
+        judge(case, case.call(headers=bearer(heard.token)))
+
+    try:
+        asked()
+    except Unsatisfiable:  # it takes nothing that could be wrong
+        assert mode is GenerationMode.NEGATIVE
+
+
+class Whole(HTTPAdapter):
+    """Sends a request's header with its body, as few libraries do: that is what the lane takes."""
+
+    def init_poolmanager(self, *args: Any, **given: Any) -> None:
+        corked = [(socket.IPPROTO_TCP, socket.TCP_CORK, 1)]
+        super().init_poolmanager(*args, socket_options=corked, **given)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+def test_what_comes_whole_takes_the_lane_and_is_answered_as_the_document_says(
+    heard: Any, mode: GenerationMode
+) -> None:
+    session = requests.Session()
+    session.mount("http://", Whole())
+    observe = heard["/v1/streams/{stream}/observations"]["POST"]
+    statuses = set()
+
+    @few
+    @given(case=observe.as_strategy(generation_mode=mode))
+    def asked(case: Any) -> None:
+        name_what_is_there(case)
+        case.query = {}  # what has a query is not for the lane
+        answer = case.call(headers=bearer(heard.token), session=session)
+        statuses.add(answer.status_code)
+        judge(case, answer)
+
+    asked()
+    session.close()
+    assert True in heard.taken
+    assert 422 in statuses
 
 
 def judge(case: Any, answer: Any) -> None:

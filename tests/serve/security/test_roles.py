@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 
-from pyramidion.errors import StateError
-from pyramidion.serve.access import ROLES
-from pyramidion.serve.dashboard.pages import Page
-from pyramidion.serve.routing import GUARDED, OPEN, refuse_unguarded
+from pyramidion.errors import ForbiddenError, StateError
+from pyramidion.serve.access import ANY as ALL_ROLES
+from pyramidion.serve.access import ROLES, needed
+from pyramidion.serve.dashboard.pages import Page, Pages
+from pyramidion.serve.routing import GUARDED, OPEN, Routes, refuse_unguarded
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer, code_of
 
-ANY = frozenset(ROLES)
+DOCS = Path(__file__).parents[3] / "docs" / "service-security.md"
+ANY = frozenset(ALL_ROLES)
 S, M = "/v1/streams/{stream}", "/v1/streams/{stream}/models/{model}"
 ASK = frozenset({"predict", "train"})
 TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("GET", "/v1/streams"): ANY,
     ("GET", S): ANY,
     ("PUT", "/v1/streams/{new}"): frozenset({"admin"}),
-    ("DELETE", S): frozenset({"admin"}),
     ("POST", f"{S}/observations"): frozenset({"observe"}),
     ("POST", f"{S}/features"): ASK,
     ("GET", f"{S}/training-set"): frozenset({"train"}),
@@ -87,20 +90,54 @@ def address(path: str, stream: str = STREAM) -> str:
     return path.format(**names)
 
 
-def asked(guarded: Guarded, route: tuple[str, str], stream: str = STREAM) -> str:
-    """The address of a route that is there; one that is not is skipped over."""
-    method, path = route
-    if method == "DELETE" and path in (S, M):  # allowed, it would take away what others ask for
-        return address(path, stream).replace(MODEL, "nix") if path == M else address(path, "nix")
-    return address(path, stream)
+def asked(route: tuple[str, str], stream: str = STREAM) -> str:
+    """The address of a route; not of what it would take away, and others ask for."""
+    if route == ("DELETE", M):
+        return address(M, stream).replace(MODEL, "nix")
+    return address(route[1], stream)
 
 
-def exists(guarded: Guarded, route: tuple[str, str]) -> bool:
-    return route in routes_of(guarded.app)
+def test_every_route_is_in_the_table_or_meant_to_be_open_and_the_table_has_no_other(
+    guarded: Guarded,
+) -> None:
+    assert routes_of(guarded.app) == set(TABLE)
 
 
-def test_every_route_is_in_the_table_or_meant_to_be_open(guarded: Guarded) -> None:
-    assert routes_of(guarded.app) <= set(TABLE)
+def test_the_document_says_of_each_route_who_may_and_of_no_other() -> None:
+    lines = re.findall(r"^\| (`(?:/|…).*) \| (.*) \| (.*) \|$", DOCS.read_text("utf-8"), re.M)
+    told = {
+        (method, full(path)): roles_in(who)
+        for paths, methods, who in lines
+        for path in re.findall(r"`(.*?)`", paths)
+        for method in methods.split(", ")
+    }
+    assert told.pop(("GET", "/v1/key")) == frozenset()
+    known = {(m, p.replace("{new}", "{stream}")): roles for (m, p), roles in TABLE.items()}
+    del known["GET", "/metrics"]  # below the table
+    assert told == known
+
+
+def full(path: str) -> str:
+    return f"/v1{path.replace('…', '/streams/{stream}')}"
+
+
+def roles_in(who: str) -> frozenset[str]:
+    return ANY if who.startswith("any token") else frozenset(re.findall(r"`([\w-]+)`", who))
+
+
+def test_a_route_that_says_no_role_cannot_be_added() -> None:
+    for kind in (Routes, Pages):
+        with pytest.raises(StateError, match=r"/everything says no role; name .* or \*ANY for all"):
+            kind().add("GET", "/everything")
+        kind().add("GET", "/everything", *ALL_ROLES)
+    with pytest.raises(StateError):
+        needed("/everything", ())
+
+
+def test_who_has_a_role_has_none_where_none_is_asked_for(guarded: Guarded) -> None:
+    token = guarded.service.tokens.caller(f"Bearer {guarded.token()}")
+    with pytest.raises(ForbiddenError):
+        token.refuse_without(frozenset())
 
 
 def test_the_open_routes_are_these_and_no_others() -> None:
@@ -138,9 +175,7 @@ def test_open_routes_tell_nothing_of_streams_or_tokens(guarded: Guarded) -> None
 def test_a_role_gets_in_where_the_table_says_so(
     guarded: Guarded, route: tuple[str, str], role: str
 ) -> None:
-    if not exists(guarded, route):
-        return
-    answer = guarded.ask(route[0], asked(guarded, route), role)
+    answer = guarded.ask(route[0], asked(route), role)
     if role in TABLE[route]:
         assert answer.status_code not in (401, 403, 429, 500)
     else:
@@ -151,8 +186,6 @@ def test_a_role_gets_in_where_the_table_says_so(
 def test_nobody_gets_in_without_a_token_that_is_known(
     guarded: Guarded, route: tuple[str, str]
 ) -> None:
-    if not exists(guarded, route):
-        return
     gone = guarded.token()
     guarded.outside.remove(gone.split("_")[1])
     known = guarded.token()
@@ -169,7 +202,7 @@ def test_nobody_gets_in_without_a_token_that_is_known(
         bearer(""),
     ]
     for headers in strangers:
-        answer = guarded.client.request(route[0], asked(guarded, route), headers=headers)
+        answer = guarded.client.request(route[0], asked(route), headers=headers)
         assert (answer.status_code, code_of(answer)) == (401, "UnknownCallerError")
         assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -179,7 +212,7 @@ def test_a_token_of_another_stream_cannot_tell_a_stream_from_none(
     guarded: Guarded, route: tuple[str, str]
 ) -> None:
     method, path = route
-    if not exists(guarded, route) or ("{stream}" not in path and "{new}" not in path):
+    if "{stream}" not in path and "{new}" not in path:
         return
     token = guarded.token(streams=(OTHER,))
     there = guarded.ask(method, address(path), token=token)
@@ -195,7 +228,7 @@ def test_a_role_that_may_not_cannot_tell_a_stream_from_none(
 ) -> None:
     method, path = route
     for role in ROLES:
-        if role not in TABLE[route] and exists(guarded, route):
+        if role not in TABLE[route]:
             token = guarded.token(role)
             there = guarded.ask(method, address(path), token=token)
             nowhere = guarded.ask(method, address(path, "nowhere"), token=token)

@@ -40,7 +40,7 @@ class Api:
         return True
 
     def roles(self, method: str, path: str) -> list[str]:
-        """One of which a route asks for; none: any token will do."""
+        """One of which a route asks for."""
         return sorted(self._route(method, path).roles)
 
     async def ask(

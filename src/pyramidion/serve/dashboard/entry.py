@@ -9,17 +9,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pyramidion.errors import PyramidionError, UnknownCallerError
-from pyramidion.serve.access import Token
+from pyramidion.serve.access import ANY, Token
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.origins import LOGIN_BYTES, form_of, refuse_elsewhere
 from pyramidion.serve.dashboard.pages import HEADERS, House, Pages, Visit, refused
 from pyramidion.serve.dashboard.sessions import cookie_of, give, take_back
-from pyramidion.serve.gate import CALLER, PLACE
+from pyramidion.web.gate import CALLER, PLACE
 
 pages = Pages()
 
 
-@pages.add("GET", "/streams", link=Link("Streams", 0))
+@pages.add("GET", "/streams", *ANY, link=Link("Streams", 0))
 async def streams(visit: Visit) -> Response:
     """The streams that the token is for; where there is one, that one."""
     names = (await visit.ask("GET", "/streams"))["streams"]
@@ -34,7 +34,7 @@ async def streams(visit: Visit) -> Response:
     return visit.show("streams.html", streams=list(zip(names, told, strict=True)))
 
 
-@pages.add("POST", "/logout")
+@pages.add("POST", "/logout", *ANY)
 async def logout(visit: Visit) -> Response:
     """End the session, here and in the browser."""
     visit.house.sessions.end(cookie_of(visit.request))

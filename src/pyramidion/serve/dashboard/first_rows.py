@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from pyramidion.errors import PyramidionError
+from pyramidion.serve.access import ANY
 from pyramidion.serve.csv_bodies import CSV
 from pyramidion.serve.dashboard.commands import one_row, plain
 from pyramidion.serve.dashboard.first_stream import commands_of, sentence
@@ -48,7 +49,7 @@ class Shown:
         self.status = 422 if problem.status == 404 else problem.status  # the page is there
 
 
-@pages.add("GET", HERE, link=Link("First steps", 95))
+@pages.add("GET", HERE, *ANY, link=Link("First steps", 95))
 async def first_rows(visit: Visit) -> Response:
     """Where the stream is on its way to a prediction, and what comes next."""
     return await _page(visit, Shown(file=visit.query("file", "rows.csv")))

@@ -14,11 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 
 from pyramidion.errors import ForbiddenError, FormatError
-from pyramidion.serve.bodies import body_of, kind_of
 from pyramidion.serve.dashboard.sessions import Session
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.refusals import UnsupportedError
 from pyramidion.serve.routing import apart
+from pyramidion.web.bodies import body_of, kind_of
+from pyramidion.web.limits import Limits
+from pyramidion.web.refusals import UnsupportedError
 
 FORM = "application/x-www-form-urlencoded"
 WORD = "csrf"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from pyramidion.serve.access import ANY
 from pyramidion.serve.dashboard import drawings
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.pages import Pages, Visit
@@ -11,7 +12,7 @@ from pyramidion.serve.dashboard.pages import Pages, Visit
 pages = Pages()
 
 
-@pages.add("GET", "/streams/{stream}", link=Link("Overview", 0))
+@pages.add("GET", "/streams/{stream}", *ANY, link=Link("Overview", 0))
 async def overview(visit: Visit) -> Response:
     """The sentence, the pyramid, the windows, and what the tables promise."""
     layers = await visit.ask("GET", "/streams/{stream}/pyramid")
@@ -34,7 +35,7 @@ def _told_of(visit: Visit) -> str:
     return trouble
 
 
-@pages.add("GET", "/streams/{stream}/windows", link=Link("Windows", 10))
+@pages.add("GET", "/streams/{stream}/windows", *ANY, link=Link("Windows", 10))
 async def windows(visit: Visit) -> Response:
     """Every window: when it was, what it is now, and how many rows it took."""
     status = await visit.ask("GET", "/streams/{stream}")
@@ -43,7 +44,7 @@ async def windows(visit: Visit) -> Response:
     return visit.show("windows.html", windows=told, status=status, timeline=drawn)
 
 
-@pages.add("GET", "/streams/{stream}/deletions", link=Link("Deletions", 90))
+@pages.add("GET", "/streams/{stream}/deletions", *ANY, link=Link("Deletions", 90))
 async def deletions(visit: Visit) -> Response:
     """What was erased, when, why, and that it is complete."""
     status = await visit.ask("GET", "/streams/{stream}")

@@ -18,16 +18,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pyramidion.errors import BusyError, PyramidionError, UnknownCallerError
-from pyramidion.serve.access import Role, Token
+from pyramidion.serve.access import ANY, Role, Token, needed
 from pyramidion.serve.dashboard.api import Api
 from pyramidion.serve.dashboard.layout import Layout, Link
 from pyramidion.serve.dashboard.origins import Form, form_of, refuse_elsewhere, refuse_wordless
 from pyramidion.serve.dashboard.sessions import Session, Sessions, cookie_of
-from pyramidion.serve.gate import CALLER, PLACE
-from pyramidion.serve.refusals import surprise
 from pyramidion.serve.routing import GUARDED, apart
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
+from pyramidion.web.gate import CALLER, PLACE
+from pyramidion.web.refusals import surprise
 
 LIVE = "x-live"
 """The header of a live update: the page alone, without what stands around it."""
@@ -138,9 +138,14 @@ class Page:
     method: str
     path: str
     roles: frozenset[Role]
-    """One of them is needed; none: any token that is known."""
+    """One of them is needed."""
     endpoint: Endpoint
     link: Link | None
+
+    @property
+    def for_all(self) -> bool:
+        """Whether any token that is known may see it."""
+        return self.roles == frozenset(ANY)
 
 
 class Pages:
@@ -152,10 +157,14 @@ class Pages:
     def add(
         self, method: str, path: str, *roles: Role, link: Link | None = None
     ) -> Callable[[Endpoint], Endpoint]:
-        """Add a page; with a ``link`` it stands in the navigation for who may see it."""
+        """Add a page; with a ``link`` it stands in the navigation for who may see it.
+
+        Who may see it is said: roles, or ``*ANY``.
+        """
+        asked = needed(path, roles)
 
         def added(endpoint: Endpoint) -> Endpoint:
-            self.all.append(Page(method, path, frozenset(roles), endpoint, link))
+            self.all.append(Page(method, path, asked, endpoint, link))
             return endpoint
 
         return added

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from pyramidion.serve.access import ANY
 from pyramidion.serve.dashboard import figures
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.pages import Pages, Visit
@@ -11,14 +12,14 @@ from pyramidion.serve.dashboard.pages import Pages, Visit
 pages = Pages()
 
 
-@pages.add("GET", "/streams/{stream}/ledger", link=Link("Ledger", 20))
+@pages.add("GET", "/streams/{stream}/ledger", *ANY, link=Link("Ledger", 20))
 async def ledger(visit: Visit) -> Response:
     """Each window's budget, what was spent of it and what is left."""
     told = await visit.ask("GET", "/streams/{stream}/ledger", query={"lines": "no"})
     return visit.show("ledger.html", ledger=told, figure=figures.spent(told["windows"]))
 
 
-@pages.add("GET", "/streams/{stream}/ledger/{window}")
+@pages.add("GET", "/streams/{stream}/ledger/{window}", *ANY)
 async def lines(visit: Visit) -> Response:
     """Every line of one window."""
     number = visit.request.path_params["window"]
@@ -26,14 +27,14 @@ async def lines(visit: Visit) -> Response:
     return visit.show("lines.html", window=told)
 
 
-@pages.add("GET", "/streams/{stream}/tables", link=Link("Tables", 30))
+@pages.add("GET", "/streams/{stream}/tables", *ANY, link=Link("Tables", 30))
 async def tables(visit: Visit) -> Response:
     """The tables with their noise, against the counts that are typical of them."""
     told = (await visit.ask("GET", "/streams/{stream}/tables"))["tables"]
     return visit.show("tables.html", tables=told, figure=figures.noise(told))
 
 
-@pages.add("GET", "/streams/{stream}/groups", link=Link("Groups", 40))
+@pages.add("GET", "/streams/{stream}/groups", *ANY, link=Link("Groups", 40))
 async def groups(visit: Visit) -> Response:
     """What is counted together, how it came, and what sealed tables say of it."""
     told = await visit.ask("GET", "/streams/{stream}/groups")

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse, Response
 from pyramidion.errors import MissingError
 from pyramidion.extras import refuse_missing
 from pyramidion.serve.dashboard.rendering import ENVIRONMENT
-from pyramidion.serve.refusals import refusal
+from pyramidion.web.refusals import refusal
 
 OWN = Path(__file__).parent / "static"
 PLOTS = "plotly.min.js"

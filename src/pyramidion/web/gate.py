@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyramidion.errors import PyramidionError
-from pyramidion.serve import logs
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.refusals import LongError, refusal, surprise
-from pyramidion.serve.service import Service
+from pyramidion.web import logs
+from pyramidion.web.limits import Admission, Limits
+from pyramidion.web.metrics import Requests
+from pyramidion.web.refusals import LongError, refusal, surprise
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 UNROUTED = "none"
@@ -31,10 +31,21 @@ SECURE = (b"strict-transport-security", b"max-age=%d" % (365 * 86_400))
 """and of those under TLS."""
 
 
-class Gate:
-    """Stands around an app; made by the app itself for a service."""
+class Guarded(Protocol):
+    """Whoever answers: what it takes, and what it counts."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    limits: Limits
+    admission: Admission
+
+    @property
+    def metrics(self) -> Requests:
+        """Numbers for Prometheus."""
+
+
+class Gate:
+    """Stands around an app; made by the app itself for a service or an edge."""
+
+    def __init__(self, app: ASGIApp, service: Guarded) -> None:
         self._app = app
         self._service = service
 
@@ -80,7 +91,7 @@ def too_long(scope: Scope, limits: Limits) -> PyramidionError | None:
 class Passage:
     """One request on its way through: what it brought, and what it got."""
 
-    def __init__(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, service: Guarded, scope: Scope, receive: Receive, send: Send) -> None:
         self._service = service
         self._scope = scope
         self._receive = receive
@@ -129,7 +140,7 @@ def headed(scope: Scope, given: Iterable[Header]) -> list[Header]:
     return headers
 
 
-def finished(service: Service, scope: Scope, status: int, came: int, begun: float) -> None:
+def finished(service: Guarded, scope: Scope, status: int, came: int, begun: float) -> None:
     """Give back what a request held, count it and log it."""
     service.admission.release(came)
     if PLACE in scope:

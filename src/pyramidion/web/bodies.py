@@ -1,10 +1,10 @@
-"""Rows in and answers out: JSON, Arrow's IPC stream, or CSV, by content type."""
+"""Bodies in and answers out: JSON or Arrow's IPC stream, by content type."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -12,12 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from pyramidion.errors import FormatError, ObservationError, TooLargeError
-from pyramidion.schema import Schema
-from pyramidion.serve.arrow_bodies import table_from
-from pyramidion.serve.csv_bodies import CSV, rows_in_csv
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.patience import within
-from pyramidion.serve.refusals import SlowError, UnsupportedError
+from pyramidion.web.limits import Limits
+from pyramidion.web.patience import within
+from pyramidion.web.refusals import SlowError, UnsupportedError
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -70,26 +67,20 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
-class Wanted(NamedTuple):
-    """What rows of a stream are to have: some columns of its schema. Text says no types."""
-
-    schema: Schema
-    columns: Sequence[str]
-
-
-def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[Any, int]:
-    """Rows of a body, and how many: a list of objects, one object, an Arrow stream, or CSV."""
-    if kind == ARROW:
-        table = table_from(body, limits)
-        return table, table.num_rows
-    if kind == CSV:
-        table = rows_in_csv(body, *wanted, limits)
-        return table, table.num_rows
-    told = json_from(body, kind, (JSON, ARROW, CSV))
+def rows_in_json(body: bytes, kind: str, limits: Limits, spoken: Sequence[str]) -> list[Any]:
+    """Rows of a body: a list of objects, or one object."""
+    told = json_from(body, kind, spoken)
     rows = told if isinstance(told, list) else [told]
     if not all(type(row) is dict for row in rows):
         raise ObservationError("rows must be a JSON object, or a list of objects; send them so")
-    return rows, _few(len(rows), limits)
+    refuse_many(len(rows), limits)
+    return rows
+
+
+def refuse_many(rows: int, limits: Limits) -> None:
+    """Raise where there are more rows than a request may have."""
+    if rows > limits.rows:
+        raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
 
 
 def json_from(body: bytes, kind: str, spoken: Sequence[str] = (JSON,)) -> Any:
@@ -111,12 +102,6 @@ def object_from(body: bytes, kind: str, known: Iterable[str]) -> dict[str, Any]:
         if name not in names:
             raise FormatError(f"the body has a field that is not known; use {', '.join(names)}")
     return told
-
-
-def _few(rows: int, limits: Limits) -> int:
-    if rows > limits.rows:
-        raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
-    return rows
 
 
 # --- answers --------------------------------------------------------------------------------

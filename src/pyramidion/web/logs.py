@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from pyramidion.serve.refusals import LOG, places
+from pyramidion.web.refusals import LOG, places
 
 FIELDS = (
     *("method", "route", "status", "seconds", "token"),

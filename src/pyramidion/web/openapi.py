@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from pyramidion.serve.shapes import NAMED, Asked, Body, json_of, named
-
-if TYPE_CHECKING:
-    from pyramidion.serve.routing import Route
+from pyramidion.web.shapes import Asked, Body, Shape, json_of, named
 
 SCHEME = "token"
 NAMES = {
@@ -24,6 +22,26 @@ NAMES = {
 }
 """What stands in the paths."""
 ANYBODY = "any token"
+
+
+class Route(Protocol):
+    """What is told of a route."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, with names in braces."""
+
+    @property
+    def roles(self) -> Collection[str]:
+        """One of them is needed."""
+
+    @property
+    def for_all(self) -> bool:
+        """Whether any token that is known may call it."""
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What it asks, takes and gives."""
 
 
 def described(route: Route) -> dict[str, Any]:
@@ -50,7 +68,7 @@ def described(route: Route) -> dict[str, Any]:
 
 def who(route: Route) -> str:
     """Who may call a route."""
-    return " or ".join(sorted(route.roles)) if route.roles else ANYBODY
+    return ANYBODY if route.for_all else " or ".join(sorted(route.roles))
 
 
 def _parameter(asked: Asked) -> dict[str, Any]:
@@ -71,14 +89,14 @@ def _content(body: Body) -> dict[str, Any]:
     return {"content": {kind: {"schema": shape} for kind, shape in body.kinds.items()}}
 
 
-def documented(app: FastAPI) -> None:
+def documented(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
     """Have an app tell its document, with the shapes and the tokens in it; made once."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(title=app.title, version=app.version, routes=app.routes)
             about = {"type": "http", "scheme": "bearer", "description": "`pyramidion tokens add`"}
-            made["components"] = {"schemas": NAMED, "securitySchemes": {SCHEME: about}}
+            made["components"] = {"schemas": dict(shapes), "securitySchemes": {SCHEME: about}}
             app.openapi_schema = made
         return app.openapi_schema
 

@@ -7,6 +7,8 @@ import traceback
 from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.errors import (
@@ -17,7 +19,7 @@ from pyramidion.errors import (
     UnknownCallerError,
 )
 
-LOG = logging.getLogger("pyramidion.serve")
+LOG = logging.getLogger("pyramidion.web")
 JSON = "application/json"
 MOST_ROWS = 1_000
 """Numbers of bad rows that are told for each reason."""
@@ -71,6 +73,18 @@ def surprise(problem: BaseException) -> Response:
     LOG.error("unforeseen %s", type(problem).__name__, extra={"places": places(problem)})
     told = {"code": "Unforeseen", "message": "something went wrong here; the log says where"}
     return told_as(told, 500)
+
+
+async def unrouted(_: Request, problem: Exception) -> Response:
+    """What no route takes, in the one shape of errors."""
+    status = problem.status_code if isinstance(problem, HTTPException) else 500
+    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
+    known = {
+        404: ("MissingError", "there is nothing at this address; /docs shows what there is"),
+        405: ("RequestError", "this address does not take this method; /docs shows which"),
+    }
+    code, message = known.get(status, ("RequestError", "the request cannot be read; see /docs"))
+    return told_as({"code": code, "message": message}, status, headers)
 
 
 def places(problem: BaseException | None) -> list[str]:

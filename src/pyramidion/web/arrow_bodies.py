@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyramidion.errors import FormatError, TooLargeError
-from pyramidion.serve.limits import Limits
+from pyramidion.web.limits import Limits
 
 KNOWN = ("arrow.uuid", "arrow.json")
 """Extension types that a column may have."""

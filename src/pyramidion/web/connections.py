@@ -9,7 +9,7 @@ come behind a body are none of its header.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -17,9 +17,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from pyramidion.serve.lane import Lane
-from pyramidion.serve.limits import Limits
-from pyramidion.serve.refusals import JSON, shaped
+from pyramidion.web.limits import Limits
+from pyramidion.web.refusals import JSON, shaped
 
 UNREAD = shaped({"code": "RequestError", "message": "this is not HTTP as it is read here; see it"})
 HEADERS = (
@@ -31,7 +30,24 @@ Begun = tuple[RequestResponseCycle, Any]
 """A request on its connection, and the app that answers it."""
 
 
-def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
+class Lane(Protocol):
+    """A shorter way for some requests, past the app."""
+
+    def wants(self, cycle: RequestResponseCycle) -> bool:
+        """Whether a request may be for it, by its first line."""
+
+    def small(self, cycle: RequestResponseCycle) -> bool:
+        """Whether the body of a request, which is not there yet, will be one for it."""
+
+    def take(self, cycle: RequestResponseCycle) -> bool:
+        """Have a request answered that is there as a whole; False where that is for others."""
+
+
+SOON = 0.05
+"""Seconds that a small body may take behind its header: most clients send them one by one."""
+
+
+def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProtocol]:
     """The kind of connections that keep to some limits; what a lane takes goes its way."""
 
     class Connection(HttpToolsProtocol):
@@ -46,6 +62,8 @@ def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
         _in_body = False
         _begun: Begun | None = None
         """A request that may be for the lane; known once all that came with it is read."""
+        _late: asyncio.TimerHandle | None = None
+        """Ends the wait for its body."""
         _beginning = False
         _garbled = False
         """Whether what came behind a whole request is not HTTP; told once that is answered."""
@@ -63,7 +81,8 @@ def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
             """Let go of what waits for it."""
             super().connection_lost(exc)
             self._unset_keepalive_if_required()
-            for timer in (self._looking, self._unread):
+            self._begun = None
+            for timer in (self._looking, self._unread, self._late):
                 if timer is not None:
                     timer.cancel()
 
@@ -94,7 +113,7 @@ def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
             """Begin to answer, or wait for what came with it."""
-            if lane.wants(cycle):
+            if lane is not None and lane.wants(cycle):
                 self._begun = cycle, app
             else:
                 super()._start_asgi_task(cycle, app)
@@ -105,12 +124,33 @@ def connections(limits: Limits, lane: Lane) -> type[HttpToolsProtocol]:
                 return
             self._beginning = True
             try:
-                while self._begun is not None:
+                while self._begun is not None and not self._awaited(self._begun[0]):
                     (cycle, app), self._begun = self._begun, None
-                    if cycle.more_body or not lane.take(cycle):
+                    if lane is None or cycle.more_body or not lane.take(cycle):
                         super()._start_asgi_task(cycle, app)
             finally:
                 self._beginning = False
+
+        def _awaited(self, cycle: RequestResponseCycle) -> bool:
+            """Whether the body of a request is waited for; it is once, and not for long."""
+            if not cycle.more_body:
+                self._wait_no_more()
+            elif self._late is None and lane is not None and lane.small(cycle):
+                if self.transport.is_closing():
+                    return False
+                self._late = self.loop.call_later(SOON, self._begin_late)
+            return self._late is not None
+
+        def _wait_no_more(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _begin_late(self) -> None:
+            """Answer it by the app, which has more patience and bounds it."""
+            self._late, begun, self._begun = None, self._begun, None
+            if begun is not None:
+                super()._start_asgi_task(*begun)
 
         def on_body(self, body: bytes) -> None:
             """Take a part of the body."""

@@ -1,0 +1,31 @@
+"""The rows of a body: JSON, Arrow's IPC stream, or CSV, by content type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pyramidion.schema import Schema
+from pyramidion.serve.csv_bodies import CSV, rows_in_csv
+from pyramidion.web.arrow_bodies import table_from
+from pyramidion.web.bodies import ARROW, JSON, rows_in_json
+from pyramidion.web.limits import Limits
+
+
+class Wanted(NamedTuple):
+    """What rows of a stream are to have: some columns of its schema. Text says no types."""
+
+    schema: Schema
+    columns: Sequence[str]
+
+
+def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[Any, int]:
+    """Rows of a body, and how many: a list of objects, one object, an Arrow stream, or CSV."""
+    if kind == ARROW:
+        table = table_from(body, limits)
+        return table, table.num_rows
+    if kind == CSV:
+        table = rows_in_csv(body, *wanted, limits)
+        return table, table.num_rows
+    rows = rows_in_json(body, kind, limits, (JSON, ARROW, CSV))
+    return rows, len(rows)

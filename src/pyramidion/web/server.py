@@ -1,0 +1,98 @@
+"""A process that answers: an address, certificates, and a stop that finishes what was taken."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from pyramidion.listening import BACKLOG, Certificate
+from pyramidion.web.limits import Limits
+
+SWITCH = 0.0005
+"""Seconds after which a thread of Python's must let another one have its turn, if that waits.
+
+With Python's own 0.005 a prediction that comes while a window seals waits that long whenever it
+let go of the lock, which it does with every system call."""
+
+
+class _Server(uvicorn.Server):
+    """Stops at a signal, and leaves the process to who called it: the stores are not closed yet.
+
+    Or when an event is set, for who cannot send one; a signal sets it too.
+    """
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        self._stop.set()
+        super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop; asked ten times a second."""
+        return await super().on_tick(counter) or self._stop.is_set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM for stop; a second SIGINT waits no longer."""
+        stops = (signal.SIGINT, signal.SIGTERM)
+        former = {each: signal.signal(each, self.handle_exit) for each in stops}
+        try:
+            yield
+        finally:
+            for each, handler in former.items():
+                signal.signal(each, handler)
+
+
+def run(
+    app: ASGIApp,
+    kind: type[asyncio.Protocol],
+    listening: socket.socket,
+    certificate: Certificate | None,
+    *,
+    limits: Limits,
+    stop: threading.Event,
+    grace: int,
+) -> None:
+    """Answer until a signal says stop, or ``stop`` is set, then finish what was taken.
+
+    That may take ``grace`` seconds. A signal sets ``stop``, so that others know at once.
+    """
+    config = uvicorn.Config(
+        app,
+        http=kind,
+        loop="uvloop",
+        ws="none",
+        timeout_keep_alive=limits.idle_seconds,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=grace,
+        ssl_certfile=None if certificate is None else str(certificate.chain),
+        ssl_keyfile=None if certificate is None else str(certificate.key),
+    )
+    with _switching(SWITCH):
+        _Server(config, stop).run(sockets=[listening])
+
+
+@contextmanager
+def _switching(seconds: float) -> Iterator[None]:
+    """Meanwhile threads take turns after so many seconds."""
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(former)
