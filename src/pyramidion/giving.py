@@ -8,6 +8,9 @@ A crash before 2 leaves chunks that nothing opens, one before 3 a key that nobod
 are found again, since the roster says what is published and the catalogue what is sealed. To take
 a window back its key goes first.
 
+A table store may lose what it has, all or a part, and say nothing. So every minute each owner looks
+whether every chunk of its own is there, and gives again what is not.
+
 Only what is sealed is given, and only once nothing opens a populating state of it any more.
 """
 
@@ -36,6 +39,7 @@ from pyramidion.storage.tables import TableStore
 
 AWAY = (StorageError, UnreachableError, FormatError, ExpiredError)
 """What a table store that is down, full, emptied or tampered with raises."""
+SWEEP = 60_000_000  # microseconds between looks whether all is there that was given
 
 
 class Giving:
@@ -48,8 +52,10 @@ class Giving:
         self._laid: dict[str, tuple[int, Laid]] = {}
         """The most rows and the layout of the own tables, by what these are called."""
         self._told: tuple[Held, Manifest] | None = None
-        self._swept = False
-        """Whether the last look at the table store went well: it has what it should."""
+        self._retell = False
+        """Whether the table store has lost what was told."""
+        self._swept: int | None = None
+        """When the table store had all that it should; None: not at the last look."""
         self._shared: tuple[SharedWindow, ...] | None = None
         """The published windows of the stream, as they were at the last look."""
 
@@ -88,46 +94,59 @@ class Giving:
             if window.until <= now or (window.shard == name and window.file not in mine)
         ]
 
-    def _sweep(self, entries: Entries) -> None:
-        """Delete what crashes left, and see to it that what the table store lost is given again."""
+    def _sweep(self, entries: Entries) -> set[str]:
+        """Delete what crashes left; the own windows that the table store does not have whole."""
         found, own = self._tables.names(), entries.of(self._shard.name)
         member = entries.members.get(self._shard.name)
         known = {window.held.name for window in own.values()}
         if member is not None and member.manifest is not None:
-            known.add(member.manifest.name)
-            if member.manifest.name not in found:
-                self._told = None
+            told = member.manifest
+            known.add(told.name)
+            self._retell |= told.name not in found or not self._tables.has(
+                told.name, manifests.lengths_of(told)
+            )
         for name, chunks in found.items():
             if name.rpartition(".")[0] == self._shard.owner and name not in known:
                 self._tables.delete(name, chunks)
-        lost = [w for w in own.values() if found.get(w.held.name, 0) < w.held.length]
-        if lost:
-            self._roster.drop(lost)
+        return {
+            file
+            for file, number in self.windows().items()
+            if file in own and not (own[file].held.name in found and self._whole(own[file], number))
+        }
+
+    def _whole(self, window: SharedWindow, number: int) -> bool:
+        """Whether all chunks of a published window are there, to their last bytes."""
+        _, told = self._laid_of(window.file, number)
+        lengths = Blocks(manifests.layout_of(told, self._store.secret)).lengths
+        return self._tables.has(window.held.name, lengths)
 
     # --- give ------------------------------------------------------------------------------------
 
     def give(self, now: int) -> None:
-        """Publish what is sealed, then tell the others."""
+        """Publish what is sealed, and again what was lost, then tell the others."""
         store, entries = self._store, self._roster.entries()
         if store.keys.unfinished or not store.published:
             return  # a populating state of it could still be opened
+        member = entries.members.get(self._shard.name)
+        self._recall(None if member is None else member.manifest)
         published, problems = entries.of(self._shard.name), list[PyramidionError]()
-        swept, self._swept = self._swept, False
-        if not swept or self.windows().keys() - published:
-            self._sweep(entries)
-            published = self._roster.entries().of(self._shard.name)
+        swept, self._swept = self._swept, None
+        fresh = self.windows().keys() - published
+        if fresh or swept is None or not swept <= now < swept + SWEEP:
+            fresh, swept = fresh | self._sweep(entries), now
         for file, number in self.windows().items():
-            if file not in published:
+            if file in fresh:
                 try:
-                    self._publish(number, file, now)
+                    self._publish(number, file, now, published.get(file))
                 except AWAY as problem:  # a damaged file of one keeps no other
                     problems.append(problem)
         self._tell(now)
         if problems:
             raise problems[0]
-        self._swept = True
+        self._swept = swept
 
-    def _publish(self, number: int, file: str, now: int) -> None:
+    def _publish(self, number: int, file: str, now: int, lost: SharedWindow | None) -> None:
+        """Publish a window, in place of what is left of it where it was published before."""
         until = self._facts(number)["start"] + self._store.settings.retention_us
         arena = self._store.tables.sealed(number)
         reach("share.before")
@@ -135,8 +154,11 @@ class Giving:
         made = self._tables.publish(arena, owner=self._shard.owner, life=life)
         reach("share.put")
         held = Held(made.name, made.key, Blocks(arena.layout).count)
-        self._roster.keep(SharedWindow(self._shard.name, file, until, held))
+        self._roster.keep(SharedWindow(self._shard.name, file, until, held), lost)
         reach("share.kept")
+        if lost is not None:
+            with suppress(*AWAY):  # nothing opens it, and a later sweep finds it
+                self._tables.delete(lost.held.name, lost.held.length)
 
     def _facts(self, number: int) -> dict[str, int]:
         query = "SELECT number, slot, start, stop, rows FROM windows WHERE number = ?"
@@ -151,15 +173,14 @@ class Giving:
                 f"stream {self._shard.stream!r} has no shard {self._shard.name!r} on its roster "
                 f"any more; restore the key holder, or join the stream with a new store"
             )
-        self._recall(member.manifest)
-        manifest = self._manifest(now)
-        if self._told is not None and self._told == (member.manifest, manifest):
+        manifest = self.manifest(now)
+        if not self._retell and self._told == (member.manifest, manifest):
             return
         held = manifests.put(self._tables, manifest, self._shard.owner)
         reach("share.written")
         self._roster.tell(self._shard.name, held)
         reach("share.told")
-        self._told = held, manifest
+        self._told, self._retell = (held, manifest), False
         if member.manifest is not None:
             with suppress(*AWAY):
                 chunks = manifests.chunks_of(member.manifest)
@@ -174,7 +195,8 @@ class Giving:
             self._told = held, told
             self._laid |= {w.file: (w.max_rows, told.layouts[w.layout]) for w in told.windows}
 
-    def _manifest(self, now: int) -> Manifest:
+    def manifest(self, now: int) -> Manifest:
+        """What there is to tell."""
         store, published = self._store, self._roster.entries().of(self._shard.name)
         windows = {file: n for file, n in self.windows().items() if file in published}
         self._laid = {file: self._laid_of(file, number) for file, number in windows.items()}

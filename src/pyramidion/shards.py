@@ -7,13 +7,15 @@ sealed may be summed by anybody, free.
 A window joins the sum when every shard on the roster has passed its slot, or when it has waited
 for `shard_wait`; what comes later joins late. It leaves when its owner forgets it, and when its
 retention is over, whatever its owner does. A window is summed whole or not at all, so that all
-tables count the same rows.
+tables count the same rows. One that cannot be read is missing, and told to be: the sum of the
+others is served, which counts fewer rows and says how many.
 
 What is served here is the sum of the stream; training rows are the own hot rows, less themselves.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -50,6 +52,8 @@ class ShardStatus:
     """Rows in the sum of the stream."""
     waiting: int
     """Sealed windows that wait for other shards."""
+    missing: dict[str, int]
+    """The shards of which windows should be in the sum and cannot be read, with how many."""
     problem: str
     """Why the last look at the others failed; empty where it did not."""
 
@@ -68,6 +72,10 @@ class Shards:
         """The windows in the sum."""
         self._active: dict[str, bool] = {shard.name: True}
         self._waiting = 0
+        self._missing: set[Key] = set()
+        """The windows that should be in the sum, and could not be read at the last look."""
+        self._unread: set[str] = set()
+        """The shards whose newest manifest could not be read at the last look."""
         self._stale = True
         self._looked = 0
         self.problem = ""
@@ -130,6 +138,7 @@ class Shards:
             {name: windows for name, windows in held.items() if not self._active[name]},
             0 if tables is None else tables.rows,
             self._waiting,
+            dict(sorted(Counter(name for name, _ in self._missing).items())),
             self.problem,
         )
 
@@ -181,10 +190,11 @@ class Shards:
                 calls.callback(call, why)
 
     def _without(self, gone: Collection[Key]) -> None:
-        """Sum the windows that stay anew; where that fails there is no sum, and none is served."""
+        """Sum the windows that stay anew, those that can be read; the others are missing."""
         stay = {key: told for key, told in self._sum.items() if key not in gone}
         self._sum, self._store.stream = {}, NOTHING
-        with suppress(*AWAY):
+        self._missing = self._missing.union(stay).difference(gone)
+        with suppress(*AWAY):  # the next look says why
             self._add(stay, self._roster.entries())
 
     # --- windows join the sum --------------------------------------------------------------------
@@ -193,7 +203,7 @@ class Shards:
         """Look what the others have told, and sum what may be."""
         entries = self._roster.entries()
         self._active = {name: member.active for name, member in entries.members.items()}
-        self._read(entries)
+        problems = self._read(entries, now)
         self._strike_out(entries, now)
         known, held = self._known(entries, now), self._sum
         gone = {key for key in held if key not in known}
@@ -201,18 +211,49 @@ class Shards:
         fresh = {key: told for key, told in known.items() if key not in self._sum}
         joining = {key: told for key, told in fresh.items() if self._joins(told, now)}
         self._waiting = len(fresh) - len(joining)
-        if joining:
+        self._missing = {
+            (window.shard, window.file)
+            for window in entries.windows
+            if window.shard in self._unread and window.until > now
+        }.difference(known, self._sum)
+        before = len(self._sum)
+        problems += self._add(joining, entries) if joining else ()
+        if len(self._sum) > before:
             with ExitStack() as calls:
-                self._announce(calls, "")  # also where some could not be read
-                self._add(joining, entries)
+                self._announce(calls, "")
+        if problems:
+            raise problems[0]
 
-    def _read(self, entries: Entries) -> None:
-        """The manifests that are newer than those read before."""
+    def _read(self, entries: Entries, now: int) -> list[PyramidionError]:
+        """The manifests that are newer than those read before; one that is lost hides no other."""
         self._told = {name: of for name, of in self._told.items() if name in entries.members}
+        self._unread, problems = set(), list[PyramidionError]()
         for name, member in entries.members.items():
-            held = self._told.get(name)
-            if member.manifest is not None and (held is None or held[0] != member.manifest):
-                self._told[name] = member.manifest, manifests.get(self._tables, member.manifest)
+            held, newest = self._told.get(name), member.manifest
+            if newest is None or (held is not None and held[0] == newest):
+                continue
+            try:
+                self._told[name] = newest, self._manifest(name, newest, now)
+            except AWAY as problem:
+                self._unread.add(name)
+                if member.active or entries.of(name):  # or nothing is missing
+                    problems.append(problem)
+        return problems
+
+    def _manifest(self, name: str, held: Held, now: int) -> Manifest:
+        """What a shard has told; the own is known here."""
+        if name == self.shard.name:
+            return self._giving.manifest(now)
+        try:
+            return manifests.get(self._tables, held)
+        except ExpiredError as problem:
+            raise self._lost(name, "what it has told") from problem
+
+    def _lost(self, name: str, what: str) -> ExpiredError:
+        return ExpiredError(
+            f"the table store at {self._tables.address} has lost what shard {name!r} gave it "
+            f"({what}); that shard gives it again within a minute, see that it runs"
+        )
 
     def _strike_out(self, entries: Entries, now: int) -> None:
         """Shards that were removed leave the roster once nothing of theirs can come any more."""
@@ -220,7 +261,8 @@ class Shards:
         for name, member in entries.members.items():
             held = self._told.get(name)
             passed = 0 if held is None else held[1].passed * int(settings.window_us or 0)
-            over = held is None or passed + settings.origin_us + settings.retention_us <= now
+            over = passed + settings.origin_us + settings.retention_us <= now
+            over = over if held is not None else member.manifest is None
             if not member.active and over and not entries.of(name):
                 self._roster.forget(name)
                 if member.manifest is not None:
@@ -239,14 +281,19 @@ class Shards:
         }
 
     def _joins(self, window: Told, now: int) -> bool:
-        """Whether no shard has anything to add to a window's slot, or it has waited enough."""
+        """Whether no shard has anything to add to a window's slot, or it has waited enough.
+
+        A shard is not waited for while what it told is lost: it may have passed long ago, and
+        who was opened since would serve nothing.
+        """
         if now >= window.stop + self._store.settings.shard_wait_us:
             return True
-        behind = (self._told.get(name) for name, active in self._active.items() if active)
+        active = {name for name, active in self._active.items() if active}
+        behind = map(self._told.get, active.difference(self._unread.difference(self._told)))
         return all(told is not None and told[1].passed > window.slot for told in behind)
 
-    def _add(self, joining: Mapping[Key, Told], entries: Entries) -> None:
-        """Add windows to the sum; one that cannot be read is left out, and tried again."""
+    def _add(self, joining: Mapping[Key, Told], entries: Entries) -> list[PyramidionError]:
+        """Add windows to the sum; one that cannot be read is missing, and tried again."""
         total, problems = self._store.served, list[PyramidionError]()
         summed = dict(self._sum)
         for key, told in joining.items():
@@ -258,12 +305,12 @@ class Shards:
             total = arena if total is None else Arena.total([total, arena])
             summed[key] = told
         self._sum = summed
+        self._missing = self._missing.union(joining).difference(summed)
         own = {told.number for (name, _), told in summed.items() if name == self.shard.name}
         first = min((told.start for told in summed.values()), default=None)
         ends = None if first is None else first + self._store.settings.retention_us
         self._store.stream = StreamSum(total, frozenset(own), ends)
-        if problems:
-            raise problems[0]
+        return problems
 
     def _arena(self, key: Key, told: Told, entries: Entries) -> Arena:
         """The tables of a window: the own from here, others' from the table store."""
@@ -276,6 +323,9 @@ class Shards:
                 raise ExpiredError(f"a window of shard {shard!r} was forgotten; look again")
             layout = self._told[shard][1].layout(told, self._store.secret)
             tables = self._tables.opened(shared.held.generation, layout)
-            arena = tables.load(rows=told.rows, max_rows=told.max_rows)
+            try:
+                arena = tables.load(rows=told.rows, max_rows=told.max_rows)
+            except ExpiredError as problem:
+                raise self._lost(shard, "a window") from problem
         names = self._names()
         return arena if set(arena.layout.index) <= names else arena.only(names)

@@ -162,7 +162,7 @@ class Sharing:
             self._published = None
             return
         found = self._known(served)
-        if found is not None and not tables.has(found.name, self._chunks(found.name)):
+        if found is not None and not tables.has(found.name, _lengths(served)):
             self._lose(found.name, now)
             found = None
         self._published = (served, found or self._publish(tables, served, now))
@@ -184,9 +184,6 @@ class Sharing:
     def _file(self) -> str:
         (row,) = self._store.tables.current("complete")
         return str(row["file"])
-
-    def _chunks(self, name: str) -> int:
-        return int(self._catalogue.one("SELECT chunks FROM shared WHERE name = ?", name))
 
     def _publish(self, tables: TableStore, served: Snapshot, now: int) -> Generation:
         arena, file = arena_of(served), self._file()
@@ -255,3 +252,8 @@ class Sharing:
         """Let go of the connections."""
         if self._tables is not None:
             self._tables.close()
+
+
+def _lengths(served: Snapshot) -> list[int]:
+    """Bytes of every chunk of the tables that are served."""
+    return Blocks(arena_of(served).layout).lengths

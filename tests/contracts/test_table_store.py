@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Layout, Table
-from pyramidion.errors import ExpiredError, FormatError, PrivacyError
+from pyramidion.errors import ExpiredError, FormatError, PrivacyError, StateError, StorageError
 from pyramidion.storage.blocks import CHUNK, TAG, Encrypted, Generation, Span
 from pyramidion.storage.tables import TableStore
 
@@ -48,6 +48,10 @@ def loaded(store: TableStore, generation: Generation) -> Arena:
 
 def count(store: TableStore, generation: Generation) -> int:
     return store.opened(generation, LAYOUT).blocks.count
+
+
+def lengths(store: TableStore, generation: Generation) -> list[int]:
+    return store.opened(generation, LAYOUT).blocks.lengths
 
 
 def deleted(store: TableStore, generation: Generation) -> None:
@@ -152,9 +156,9 @@ def test_names_are_listed_with_their_chunks(store: TableStore, arena: Arena) -> 
 
 def test_what_is_deleted_is_gone_and_said_to_be(store: TableStore, arena: Arena) -> None:
     generation, kept = store.publish(arena, owner="o"), store.publish(arena, owner="o")
-    assert store.has(generation.name, count(store, generation))
+    assert store.has(generation.name, lengths(store, generation))
     deleted(store, generation)
-    assert not store.has(generation.name, count(store, generation))
+    assert not store.has(generation.name, lengths(store, generation))
     assert list(store.names()) == [kept.name]
     with pytest.raises(ExpiredError, match=r"are not at .* any more"):
         loaded(store, generation)
@@ -172,8 +176,18 @@ def test_a_span_beyond_its_chunk_is_refused_not_cut(store: TableStore) -> None:
 
 def test_one_chunk_lost_is_noticed(store: TableStore) -> None:
     store.put("o.1", [b"abc", b"def"], 2, None)
-    assert store.has("o.1", 2)
-    assert not store.has("o.1", 3)
+    assert store.has("o.1", [3, 3])
+    assert not store.has("o.1", [3, 3, 3])
+
+
+def test_a_chunk_that_lost_its_end_is_noticed(store: TableStore, arena: Arena) -> None:
+    generation = store.publish(arena, owner="o")
+    expected, found = lengths(store, generation), chunks(store, generation)
+    assert list(map(len, found)) == expected
+    for broken in (0, len(found) - 1):
+        cut = [chunk[: len(chunk) - (n == broken)] for n, chunk in enumerate(found)]
+        changed(store, generation, cut)
+        assert not store.has(generation.name, expected)
 
 
 def test_a_write_that_breaks_off_leaves_nothing(store: TableStore, arena: Arena) -> None:
@@ -201,6 +215,59 @@ def test_what_a_killed_writer_left_is_listed_and_can_be_deleted(store: TableStor
         store.put("o.1", killed(), 2, None)
     assert list(store.names()) == ["o.1"]
     store.delete("o.1", 2)
+    assert store.names() == {}
+
+
+def test_a_name_is_written_once(store: TableStore) -> None:
+    store.put("o.1", [b"abc"], 1, None)
+    for chunks in ([b"xyz"], [b"xyz", b"more"]):
+        with pytest.raises(StateError, match="already"):
+            store.put("o.1", chunks, len(chunks), None)
+    assert store.read("o.1", [Span(0, 0, 3)]) == [b"abc"]
+    assert store.names() == {"o.1": 1}
+    store.delete("o.1", 1)
+    store.put("o.1", [b"xyz"], 1, None)  # it is new again
+    assert store.read("o.1", [Span(0, 0, 3)]) == [b"xyz"]
+
+
+def test_a_name_whose_write_broke_off_is_not_written_over(store: TableStore) -> None:
+    def killed() -> Iterator[bytes]:
+        yield b"abc"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put("o.1", killed(), 2, None)
+    with pytest.raises(StateError, match="already"):
+        store.put("o.1", [b"xyz", b"xyz"], 2, None)
+
+
+def test_what_is_lost_while_it_is_written_is_not_taken_for_published(
+    store: TableStore, arena: Arena
+) -> None:
+    put = store.put
+
+    def lossy(name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        put(name, chunks, count, life)
+        store.delete(name, count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "put", lossy)
+        with pytest.raises(StorageError, match="lost tables while they were written"):
+            store.publish(arena, owner="o")
+    assert store.names() == {}
+
+
+def test_a_write_that_was_sent_twice_is_one_to_try_again(store: TableStore, arena: Arena) -> None:
+    put = store.put
+
+    def twice(name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
+        for _ in range(2):  # as a driver does whose connection was cut off before the answer
+            put(name, chunks, count, life)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "put", twice)
+        with pytest.raises(StorageError, match="try again"):
+            store.publish(arena, owner="o")
     assert store.names() == {}
 
 

@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -30,6 +30,7 @@ from pyramidion.privacy.birth import Birth
 from pyramidion.storage.roster import Roster
 from pyramidion.storage.tables import FileTables
 from tests.forking import forked
+from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream
 from tests.store.stores import START, cells, rows
 
@@ -59,8 +60,9 @@ def plan(seed: int) -> dict[str, list[tuple[float, pa.Table]]]:
 class Ordeal:
     """A stream and its plan, through many kills."""
 
-    def __init__(self, folder: Path, seed: int, **settings: Any) -> None:
+    def __init__(self, folder: Path, seed: int, *, url: str = "", **settings: Any) -> None:
         self.stream = Stream(folder)
+        self.stream.url = url or self.stream.url
         self.random = Random(seed)
         self.plan = plan(seed)
         self.kills: Counter[str] = Counter()
@@ -155,9 +157,15 @@ class Ordeal:
                 os._exit(0)
         return child
 
-    def run(self, wheres: dict[str, str], delay: float | None = None) -> None:
+    def run(
+        self,
+        wheres: dict[str, str],
+        delay: float | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         """Let the shards go on together, each until its kill point, or all for a time."""
         children = {name: self._started(name, where) for name, where in wheres.items()}
+        meanwhile()
         if delay is not None:
             time.sleep(delay)
         for name, child in children.items():
@@ -183,6 +191,27 @@ class Ordeal:
                 self.run({n: f"{pending.pop()}:1" if pending else "" for n in going})
         for name in NAMES:  # once more: each has told all the others by now
             self.run({name: ""})
+
+    def go_without(self, server: RedisServer) -> None:
+        """The same through fewer kills, while the Redis that they meet in is emptied at random."""
+        pending, outside = self.random.sample(POINTS, len(POINTS)), OUTSIDE // 2
+
+        def emptied() -> None:
+            time.sleep(self.random.uniform(0.0, 0.5))
+            server.kill()
+            time.sleep(self.random.uniform(0.0, 0.2))
+            server.start()
+            self.kills["redis"] += 1
+
+        while not all(map(self.ended, NAMES)):
+            going = [name for name in NAMES if not self.ended(name)]
+            if outside and self.random.random() < 0.5:
+                outside -= 1
+                delay = self.random.uniform(0.0, 0.3)
+                self.run(dict.fromkeys(going, ""), delay=delay, meanwhile=emptied)
+            else:
+                points = {n: f"{pending.pop()}:1" if pending else "" for n in going}
+                self.run(points, meanwhile=emptied)
 
 
 def _waited(child: int) -> int:

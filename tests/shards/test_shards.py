@@ -20,6 +20,7 @@ from pyramidion import (
     Shard,
     StateError,
 )
+from pyramidion.serve.metrics import _of_status
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
 from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
@@ -525,6 +526,164 @@ def test_shards_meet_in_redis_and_go_on_when_it_loses_all(
     stream.advance()
     assert [node.snapshot().rows for node in nodes.values()] == [140] * 3
     assert stream.reopen("three").snapshot().rows == 140  # all of it was given again
+
+
+@pytest.fixture
+def full(stream: Stream, redis_server: RedisServer) -> RedisServer:
+    """A Redis that has 40 rows of each of three shards."""
+    redis_server.asked("flushall")
+    stream.url = redis_server.url
+    stream.begin(epsilon=math.inf)
+    for seed, name in enumerate(NAMES):
+        stream.observe(name, 40, seed)
+    stream.advance(10)
+    assert [node.snapshot().rows for node in stream.nodes.values()] == [120] * 3
+    return redis_server
+
+
+def minute(stream: Stream) -> None:
+    stream.advance(61 / 86_400)
+
+
+def chunk(stream: Stream, name: str) -> str:
+    """The key of a chunk of a window that a shard gave."""
+    (window,) = stream.shard(name).roster.entries().of(name).values()
+    return f"pyramidion:{window.held.name}:1"
+
+
+def told(stream: Stream, name: str) -> str:
+    """The key of what a shard has told."""
+    manifest = stream.shard(name).roster.member(name).manifest
+    assert manifest is not None
+    return f"pyramidion:{manifest.name}:0"
+
+
+def is_whole(stream: Stream) -> bool:
+    """Whether every shard, opened anew, has all rows in its sum, and nothing to say."""
+    found = [stream.reopen(name).status().shard for name in NAMES]
+    return [(each.rows, each.missing, each.problem) for each in found] == [(120, {}, "")] * 3
+
+
+def test_what_redis_lost_while_nobody_looked_is_given_again_within_a_minute(
+    stream: Stream, full: RedisServer
+) -> None:
+    with full.away():
+        pass
+    assert full.asked("dbsize").strip() == b"0"
+    snapshots = [node.snapshot() for node in stream.nodes.values()]
+    minute(stream)
+    assert not any(held.expired for held in snapshots)  # the windows stayed in every sum
+    stream.close("one", "two")  # who gave is gone: what is there suffices
+    assert stream.reopen("three").snapshot().rows == 120
+    assert is_whole(stream)
+
+
+def test_one_lost_chunk_is_given_again_by_a_shard_that_runs(
+    stream: Stream, full: RedisServer
+) -> None:
+    full.asked("del", chunk(stream, "one"))
+    minute(stream)
+    assert full.asked("exists", chunk(stream, "one")).strip() == b"1"
+    assert len(stream.nodes["two"]._shards._tables.names()) == 6  # and nothing is left over
+    stream.close("one")
+    assert stream.reopen("three").snapshot().rows == 120
+
+
+def test_one_lost_chunk_is_given_again_by_a_shard_that_is_opened(
+    stream: Stream, full: RedisServer
+) -> None:
+    full.asked("del", chunk(stream, "one"))
+    stream.close("one")
+    stream.reopen("one")
+    assert full.asked("exists", chunk(stream, "one")).strip() == b"1"
+    assert is_whole(stream)
+
+
+def test_a_window_that_cannot_be_read_is_told_to_be_missing(
+    stream: Stream, full: RedisServer
+) -> None:
+    full.asked("del", chunk(stream, "one"))
+    stream.close("one")
+    node = stream.reopen("three")
+    found = node.status().shard
+    assert (node.snapshot().rows, found.rows, found.missing) == (80, 80, {"one": 1})
+    assert "has lost what shard 'one' gave it (a window)" in found.problem
+    assert node.snapshot().guarantee.windows == 2
+    others = stream.sent["two"] + stream.sent["three"]
+    assert same(cells(served(node)), exact(node, served(node), others))  # each window whole or not
+    assert ("shard_missing_windows", (), 1) in list(_of_status(node.status()))
+    changed = []
+    node._lifecycle.changed.append(changed.append)
+    stream.advance(6 / 86_400)
+    assert not changed  # it is tried again, and serves on
+    stream.reopen("one")
+    stream.advance(6 / 86_400)
+    found = node.status().shard
+    assert (found.rows, found.missing, found.problem) == (120, {}, "")
+
+
+def test_what_is_missing_stays_told_when_another_window_is_forgotten(
+    stream: Stream, full: RedisServer
+) -> None:
+    stream.observe("two", 7, 9)
+    stream.advance(10)
+    given = stream.shard("two").roster.entries().of("two").values()
+    later = max(given, key=lambda window: window.until)
+    full.asked("del", f"pyramidion:{later.held.name}:0")
+    stream.close("one", "two")
+    stream.advance(31, rounds=1)  # the first windows are past their retention
+    found = stream.nodes["three"].status().shard
+    assert (found.rows, found.missing) == (0, {"two": 1})
+    assert "shard 'two'" in found.problem
+
+
+def test_a_lost_manifest_hides_nobody_elses_windows(stream: Stream, full: RedisServer) -> None:
+    full.asked("del", told(stream, "one"))
+    stream.close("one")
+    node = stream.reopen("three")
+    found = node.status().shard
+    assert (node.snapshot().rows, found.missing) == (80, {"one": 1})
+    assert "has lost what shard 'one' gave it (what it has told)" in found.problem
+    stream.reopen("one")
+    stream.advance(6 / 86_400)
+    assert is_whole(stream)
+
+
+def test_a_lost_manifest_is_told_again_by_a_shard_that_runs(
+    stream: Stream, full: RedisServer
+) -> None:
+    passed = stream.nodes["one"]._shards._told["one"][1].passed
+    full.asked("del", told(stream, "one"))
+    minute(stream)
+    assert full.asked("exists", told(stream, "one")).strip() == b"1"
+    assert stream.nodes["two"]._shards._told["one"][1].passed == passed
+    assert is_whole(stream)
+
+
+def test_without_its_table_store_a_shard_that_is_opened_serves_its_own_windows(
+    stream: Stream, full: RedisServer
+) -> None:
+    with full.away():
+        node = stream.reopen("three")
+        found = node.status().shard
+        assert (node.snapshot().rows, found.missing) == (40, {"one": 1, "two": 1})
+        assert "does not answer" in found.problem
+    minute(stream)
+    assert is_whole(stream)
+
+
+def test_a_removed_shard_whose_manifest_is_lost_stays_on_the_roster(
+    stream: Stream, full: RedisServer
+) -> None:
+    stream.nodes["one"].remove_shard("two", why="lost")
+    stream.close("two")
+    full.asked("del", told(stream, "two"))
+    node = stream.reopen("three")
+    assert node.status().shard.left == {"two": 0}
+    assert node.status().shard.missing == {"two": 1}
+    stream.reopen("two")
+    stream.advance(6 / 86_400)
+    assert is_whole(stream)
 
 
 def test_where_shards_meet_is_encrypted_in_the_store(stream: Stream) -> None:

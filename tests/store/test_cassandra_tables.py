@@ -114,6 +114,49 @@ def test_a_refusal_of_the_server_is_told_as_one(cassandra_node: Node) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("lost", ["KEYSPACE again", "TABLE again.pyramidion_chunks"])
+def test_a_schema_that_was_lost_is_made_again_by_an_owner_that_runs(
+    cassandra_node: Node, lost: str
+) -> None:
+    url = cassandra_node.url("again", replication=1)
+    owner, reader = tables_at(url), tables_at(url)
+    try:
+        owner.put("o.1", [b"abc"], 1, None)
+        assert reader.read("o.1", [Span(0, 0, 3)]) == [b"abc"]
+        asked(cassandra_node, f"DROP {lost}")
+        assert not reader.has("o.1", [3])  # lost, and nothing else is said of it
+        assert owner.names() == {}
+        owner.delete("o.1", 1)
+        owner.put("o.2", [b"def"], 1, None)
+        assert reader.read("o.2", [Span(0, 0, 3)]) == [b"def"]
+        asked(cassandra_node, f"DROP {lost}")
+        owner.put("o.3", [b"ghi"], 1, None)  # at once, without a look before
+        assert reader.names() == {"o.3": 1}
+    finally:
+        owner.close()
+        reader.close()
+
+
+def test_tables_are_shared_again_by_a_store_that_runs_when_the_keyspace_is_lost(
+    stand: Stand, cassandra_node: Node
+) -> None:
+    signer, url = Ed25519PrivateKey.generate(), cassandra_node.url("anew", replication=1)
+    store = stand.create()
+    observed(store, rows(50, stand.clock.now))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    store.share(url)
+    asked(cassandra_node, "DROP KEYSPACE anew")
+    stand.clock.pass_(61)
+    store.advance()
+    found = store.status().shared
+    assert found is not None
+    assert (found.current, found.problem) == (True, "")
+    card = store.card(stream="s", signer=signer)
+    with SharedTables(card, url, key=signer.public_key(), clock=stand.clock) as shared:
+        assert shared.snapshot().rows == 50
+
+
 # --- guards ---------------------------------------------------------------------------------------
 
 

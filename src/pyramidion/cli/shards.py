@@ -155,6 +155,9 @@ def _shown(found: ShardStatus, most: int) -> str:
         "",
         table(["shard", "state", "windows in the sum"], rows),
     ]
+    if found.missing:
+        told = ", ".join(f"{several(n, 'window')} of {of}" for of, n in found.missing.items())
+        lines.insert(2, f"missing in the sum, for they cannot be read: {told}")
     if found.problem:
         lines.insert(2, f"the last look failed: {found.problem}")
     return "\n".join(lines)

@@ -123,6 +123,12 @@ class Blocks:
         """A chunk from end to end."""
         return Span(chunk, 0, self.inside(table, chunk) * (int(self.size[table]) + TAG) + TAG)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Bytes of every chunk, in their order."""
+        tables = range(len(self.layout.tables))
+        return [self.whole(t, chunk).length for t in tables for chunk in self.chunks_of(t)]
+
     def spans(self, tables: Indices, blocks: Indices) -> list[Span]:
         """Where some blocks of some tables lie, tags included."""
         record = self.size[tables] + TAG

@@ -15,8 +15,12 @@ of 1 or 2 KB made no row cheaper, and tables four or two times as dear to publis
 
 What is written has one content for ever, whoever writes it again: every statement may be sent
 twice, so a request that a lost node swallowed goes to the next one. There are no counters, no
-batches and no conditions. A node that was away while tables were deleted may bring them back;
-they are ciphertext under a key that is gone.
+batches and no conditions: that a name is new is asked before it is written, which suffices where
+names are random. A node that was away while tables were deleted may bring them back; they are
+ciphertext under a key that is gone.
+
+A Cassandra that was set up anew has neither table nor keyspace. That is found out by the first
+request that it refuses; it reads as empty then, and who writes next makes them again.
 """
 
 from __future__ import annotations
@@ -62,6 +66,8 @@ class CassandraTables(TableStore):
         """A row for each piece; a chunk is acknowledged before the next one is sent."""
         ends = 0 if life is None or life > LONGEST else max(1, math.ceil(life))  # 0: never
         with self._explained() as held:
+            if any(held.asked("some", [(name, 0, [(0, 0)])]) or ()):
+                raise self.taken()
             held.create()
             written = 0
             for number, chunk in enumerate(chunks):
@@ -86,10 +92,11 @@ class CassandraTables(TableStore):
             else:
                 few.setdefault(chunk // SHELF, []).extend((chunk, piece) for piece in pieces)
         with self._explained() as held:
-            if not held.exists():
-                raise self.gone(name)
-            found = held.run("some", [(name, *each) for each in _portions(few)])
-            found += held.run("range", many)
+            some = held.asked("some", [(name, *each) for each in _portions(few)])
+            range_ = held.asked("range", many)
+        if some is None or range_ is None:
+            raise self.gone(name)
+        found = some + range_
         pieces_of = {(chunk, piece): data for rows in found for chunk, piece, data in rows}
         cut = [_cut(pieces_of, span) for span in spans]
         if [len(data) for data in cut] != [span.length for span in spans]:
@@ -100,15 +107,14 @@ class CassandraTables(TableStore):
         """What the keys of all partitions say."""
         found: dict[str, int] = {}
         with self._explained() as held:
-            for name, _, count in held.run("names", [()])[0] if held.exists() else ():
+            for name, _, count in (held.asked("names", [()]) or [[]])[0]:
                 found[name] = max(found.get(name, 0), count)
         return found
 
     def delete(self, name: str, count: int) -> None:
         """One tombstone for each shelf."""
         with self._explained() as held:
-            if held.exists():
-                held.run("delete", [(name, shelf) for shelf in range(-(-count // SHELF))])
+            held.asked("delete", [(name, shelf) for shelf in range(-(-count // SHELF))])
 
     def close(self) -> None:
         """Close the connections, and end the driver's threads."""
@@ -237,6 +243,18 @@ class Connection:
             "WITH compression = {'enabled': 'false'}"  # ciphertext does not compress
         )
         self.exists()
+
+    def asked(self, what: str, each: Sequence[tuple[Any, ...]]) -> list[list[Any]] | None:
+        """What `run` gives; None where there is no table, or none any more."""
+        from cassandra import InvalidRequest
+
+        if not self.exists():
+            return None
+        try:
+            return self.run(what, each)
+        except InvalidRequest:  # as of a table that was dropped under the statements
+            self._prepared = {}
+            return self.run(what, each) if self.exists() else None
 
     def run(self, what: str, each: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
         """One statement with several sets of values, all at once; their rows, in order."""

@@ -16,7 +16,8 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     arrivals    which batch has what came under an idempotency key, by a keyed hash of that
     ledger      what each window spent, see `pyramidion.privacy.ledger`
     deletions   what was erased, when, why, and in which key holder
-    imports     how far each import came, by a keyed hash of its files' names, rows and times
+    imports     how far each import came, by a keyed hash of its files' names, rows and times; and
+                each numbered sequence of batches, by one of its name
     models      the recipe of each, never what it learned
     readings    quantiles and bin edges, private, sealed under keys that die with their window
     past_steps  hot steps that have left: when rows arrived in them, how many, when they left

@@ -57,8 +57,7 @@ class Manifest:
 
     def layout(self, window: Told, secret: bytes) -> Layout:
         """How the tables of a window are laid out."""
-        labels, weight, tables = self.layouts[window.layout]
-        return Layout(tuple(Table(**table) for table in tables), labels, secret, weight)
+        return layout_of(self.layouts[window.layout], secret)
 
     def to_bytes(self) -> bytes:
         """JSON."""
@@ -80,6 +79,12 @@ def laid(layout: Layout) -> Laid:
     return layout.labels, layout.weight, layout.told
 
 
+def layout_of(told: Laid, secret: bytes) -> Layout:
+    """The layout that a manifest tells."""
+    labels, weight, tables = told
+    return Layout(tuple(Table(**table) for table in tables), labels, secret, weight)
+
+
 def with_windows(manifest: Manifest, windows: Iterable[tuple[Told, Laid]]) -> Manifest:
     """A manifest of these windows; each layout is in it once."""
     layouts: list[Laid] = []
@@ -96,22 +101,24 @@ def put(tables: TableStore, manifest: Manifest, owner: str) -> Held:
     made = Generation.new(owner)
     data = b"".join(sealed(made.key, [manifest.to_bytes()], made.name.encode()))
     pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
-    tables.put(made.name, pieces, len(pieces), None)
+    tables.put_whole(made.name, pieces, list(map(len, pieces)), None)
     return Held(made.name, made.key, len(data))
 
 
 def get(tables: TableStore, held: Held) -> Manifest:
     """Read a manifest."""
-    spans = [
-        Span(number, 0, min(PIECE, held.length - start))
-        for number, start in enumerate(range(0, held.length, PIECE))
-    ]
+    spans = [Span(number, 0, length) for number, length in enumerate(lengths_of(held))]
     data = b"".join(tables.read(held.name, spans))
     where = tables.address
     plain = opened(held.key, data, held.name.encode(), what=f"a manifest at {where}")
     return Manifest.from_bytes(plain, where)
 
 
+def lengths_of(held: Held) -> list[int]:
+    """Bytes of every chunk of a manifest."""
+    return [min(PIECE, held.length - start) for start in range(0, held.length, PIECE)]
+
+
 def chunks_of(held: Held) -> int:
     """How many chunks a manifest has."""
-    return -(-held.length // PIECE)
+    return len(lengths_of(held))

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from pyramidion.errors import (
     PyramidionError,
     SchemaError,
-    StateError,
     StorageError,
     UnreachableError,
 )
@@ -56,12 +55,14 @@ class RedisTables(TableStore):
         """A string for each chunk, that ends by itself; none is ever written over another."""
         ends = None if life is None else max(1, math.ceil(life * 1000))
         with self._explained() as redis:
-            redis.hset(INDEX, name, count)
+            if not redis.hsetnx(INDEX, name, count):
+                raise self.taken()
             written = 0
             for number, chunk in enumerate(chunks):
                 if not redis.set(_key(name, number), chunk, nx=True, px=ends):
-                    raise StateError(f"{self.address} has chunks under a new name already; retry")
+                    raise self.taken()
                 written += 1
+            redis.hset(INDEX, name, count)  # a restart meanwhile lost it
         if written != count:
             raise ValueError(f"{written} chunks, not {count}")
 

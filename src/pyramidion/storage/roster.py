@@ -219,9 +219,15 @@ class Roster:
 
     # --- what is published ---------------------------------------------------------------------
 
-    def keep(self, window: SharedWindow) -> None:
-        """Keep the key of a published window."""
-        self._add(_window(window), window.held.to_bytes())
+    def keep(self, window: SharedWindow, instead: SharedWindow | None = None) -> None:
+        """Keep the key of a published window, instead of one whose chunks were lost.
+
+        Who looks between the two does without the window until the next look.
+        """
+        with self._alone():
+            if instead is not None:
+                self.drop([instead])
+            self._add(_window(window), window.held.to_bytes())
 
     def drop(self, windows: Collection[SharedWindow]) -> None:
         """Destroy the keys of published windows: nothing opens them any more."""

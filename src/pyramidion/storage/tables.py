@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import Layout
-from pyramidion.errors import ExpiredError, SchemaError
+from pyramidion.errors import ExpiredError, SchemaError, StateError, StorageError
 from pyramidion.storage.blocks import Encrypted, Generation, Indices, Opened, Span
 from pyramidion.storage.disk import explained, sync, write_durably
 
@@ -57,7 +57,8 @@ class TableStore(ABC):
         """Keep ``count`` chunks under a new name, numbered from 0.
 
         They can be read when this returns. A store that can, forgets them by itself after
-        ``life`` seconds, should their owner never come back to delete them.
+        ``life`` seconds, should their owner never come back to delete them. A name is written
+        once: where it is there already, finished or not, raises, by `taken`, and changes nothing.
         """
 
     @abstractmethod
@@ -85,6 +86,10 @@ class TableStore(ABC):
             f"place, or it lost them; fetch a new card"
         )
 
+    def taken(self) -> StateError:
+        """What `put` raises for a name that is there already."""
+        return StateError(f"{self.address} has chunks under a new name already; retry")
+
     # --- what all do alike ----------------------------------------------------------
 
     def publish(self, arena: Arena, *, owner: str, life: float | None = None) -> Generation:
@@ -94,23 +99,45 @@ class TableStore(ABC):
         returns; without it the chunks are noise.
         """
         encrypted = Encrypted(arena, owner)
-        generation, count = encrypted.generation, encrypted.blocks.count
+        name, lengths = encrypted.generation.name, encrypted.blocks.lengths
+        self.put_whole(name, encrypted, lengths, life)
+        return encrypted.generation
+
+    def put_whole(
+        self, name: str, chunks: Iterable[bytes], lengths: Sequence[int], life: float | None
+    ) -> None:
+        """Keep chunks under a new random name, all of them or none.
+
+        A server that was restarted amid this has lost the first ones and taken the others
+        without a word, so at the end it is asked for all. A random name that is there already
+        was sent twice, by a driver whose connection was cut off.
+        """
         try:
-            self.put(generation.name, encrypted, count, life)
+            self.put(name, chunks, len(lengths), life)
+            if not self.has(name, lengths):
+                raise StorageError(
+                    f"the table store at {self.address} lost tables while they were written, as "
+                    f"when it is restarted; try again"
+                )
+        except StateError as problem:
+            self._try_delete(name, len(lengths))
+            raise StorageError(
+                f"the table store at {self.address} was cut off while tables were written; "
+                f"try again"
+            ) from problem
         except BaseException:
-            self._try_delete(generation.name, count)
+            self._try_delete(name, len(lengths))
             raise
-        return generation
 
     def _try_delete(self, name: str, count: int) -> None:
         """What a broken-off write left goes at once, or with the owner's next look at `names`."""
         with suppress(Exception):  # the first error is the one to tell
             self.delete(name, count)
 
-    def has(self, name: str, count: int) -> bool:
-        """Whether every chunk of a name is there."""
+    def has(self, name: str, lengths: Sequence[int]) -> bool:
+        """Whether every chunk of a name is there, to its last byte; only that is read."""
         try:
-            self.read(name, [Span(chunk, 0, 1) for chunk in range(count)])
+            self.read(name, [Span(chunk, size - 1, 1) for chunk, size in enumerate(lengths)])
         except ExpiredError:
             return False
         return True
@@ -182,7 +209,9 @@ class MemoryTables(TableStore):
     def put(self, name: str, chunks: Iterable[bytes], count: int, life: float | None) -> None:
         """Keep them; this process ends before their life does, or deletes them."""
         del life
-        held = self.chunks.setdefault(name, [])
+        if name in self.chunks:
+            raise self.taken()
+        held = self.chunks[name] = []
         held.extend(chunks)
         if len(held) != count:
             raise ValueError(f"{len(held)} chunks, not {count}")
@@ -225,6 +254,8 @@ class FileTables(TableStore):
         del life
         place, draft = self.folder / name, self.folder / f"{name}{_DRAFT}"
         with explained(place):
+            if place.exists() or draft.exists():
+                raise self.taken()
             draft.mkdir(mode=0o700)
             written = 0
             for number, chunk in enumerate(chunks):
