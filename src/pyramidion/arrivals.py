@@ -16,6 +16,7 @@ sealed from the hot window again, at the latest before these rows leave.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -51,7 +52,10 @@ class Taker(Protocol):
 
 
 Resume = tuple[bytes, int, int]
-"""An import, the rows of it that came before a batch, and those that came with it."""
+"""An import, the rows of it that came before a batch, and those that came with it.
+
+Of a numbered sequence: its batches.
+"""
 
 
 class Arrivals:
@@ -79,6 +83,27 @@ class Arrivals:
         if isinstance(answer, PyramidionError):
             raise answer
         return answer
+
+    def take_turn(self, data: Any, now: int, sequence: str, turn: int, errors: Errors) -> Receipt:
+        """Accept a batch of a numbered sequence once, however long ago it came before.
+
+        How far the sequence has come is noted in the commit of its batch, by a keyed hash of its
+        name and without an end: who repeats a batch may do so at any time, and nobody tells when
+        it is over. The name and the numbers are the sender's, and tell nothing of a row.
+        """
+        once, catalogue = f"{sequence} {turn}", self._lifecycle.catalogue
+        told = f"turns of {sequence}".encode()
+        key = blake2b(told, key=self._lifecycle.secret[:64], digest_size=16).digest()
+        done = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
+        if turn + 1 < done:
+            raise StateError(
+                f"batch {turn} of this sequence came after batch {done - 1}, so its sender has "
+                f"forgotten some and may count them twice; go on under another name, from where "
+                f"the store's last rows end"
+            )
+        if turn < done:
+            return self._lifecycle.hot.seen({once}).get(once, Receipt(0, 0, 0))
+        return self.take(data, now, once, errors, (key, turn, turn + 1))
 
     def take_all(
         self, arrivals: Sequence[Arrival], now: int, resume: Resume | None = None
@@ -211,8 +236,8 @@ class Arrivals:
         found = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
         if found > before:
             raise StateError(
-                "these files are being imported already, so some rows would be counted twice; "
-                "wait for the other import to end"
+                "these rows are being imported already, so some would be counted twice; wait for "
+                "the other import to end"
             )
         catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
 

@@ -62,6 +62,8 @@ def columns_of(data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
     """The named columns of a batch, and its number of rows."""
     if isinstance(data, Batch):
         return {name: _in_batch(data, name) for name in names}, data.length
+    if type(data) is list and all(type(row) is dict for row in data):
+        return {name: [row.get(name, ABSENT) for row in data] for name in names}, len(data)
     if isinstance(data, pa.RecordBatch | pa.Table):
         return {name: _named(data, name) for name in names}, data.num_rows
     if _comes_from("pandas", data) and hasattr(data, "columns"):

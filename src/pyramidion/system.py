@@ -3,6 +3,7 @@
 create, open            one process owns a store; all is as it was left
 join                    one more store for the rows of a stream: a shard of it
 observe, observe_all    rows in: durable, hot, counted under noise, taken by the vault
+observe_turn            those of a sequence that its sender numbers, each batch once for good
 replay                  a history of files, by event time, windows rolling as it goes
 bulk                    windows of the past that are counted elsewhere
 advance                 what is due: windows seal, hot rows and old windows are erased
@@ -44,6 +45,7 @@ from pyramidion.awakening import awaken
 from pyramidion.backup import back_up, copied_back
 from pyramidion.bulk import Bulk
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
+from pyramidion.checks import checked_whole
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.durations import since_epoch
 from pyramidion.erasing import Erasure, erase_person
@@ -116,8 +118,8 @@ class Pyramid:
         self._schedule = Schedule(self._lifecycle)
         self._shards = Shards.of(self._lifecycle)
         Reading(self._lifecycle)
-        self._selecting = Selecting(self._lifecycle)
         cores = os.cpu_count() or 1
+        self._selecting = Selecting(self._lifecycle, threads=cores)
         self._arrivals = Arrivals(self._lifecycle, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._sharing = Sharing(self._lifecycle, self._serving)
@@ -319,6 +321,27 @@ class Pyramid:
         if isinstance(answer, PyramidionError):
             raise answer
         return answer
+
+    def observe_turn(
+        self, batch: Any, sequence: str, turn: int, *, errors: Errors = "refuse"
+    ) -> Receipt:
+        """Accept a batch of a sequence that its sender numbers, from 0 on: each once, for good.
+
+        A ``key`` is forgotten with its rows; how far a sequence has come is not, so its name must
+        tell nothing of them. The last batch sent again changes nothing, and has its receipt while
+        its rows are hot; an earlier one is refused.
+        """
+        self._usable()
+        self._refuse_left()
+        checked_whole("turn of a batch", turn, 0, 1 << 62)
+        now = self._now()
+        if self._threads.failed():
+            self._advance(now)
+        receipt = self._threads.take(
+            lambda: self._arrivals.take_turn(batch, now, sequence, turn, errors)
+        )
+        self._keep(now)
+        return receipt
 
     def observe_all(self, arrivals: Sequence[Arrival]) -> list[Receipt | PyramidionError]:
         """Accept batches together: as durable as one by one, in one commit for all.
@@ -635,14 +658,16 @@ class Pyramid:
     def export(self, name: str) -> Export:
         """A model for an edge, as a header and bytes without code: P1, for memory alone.
 
-        It ends with the model, and after a `hot_step` at the latest. The audit log tells it.
+        It ends with the model, and after a `hot_step` at the latest; after five minutes where
+        `hot_rows` bounds the hot window, since nobody knows when its rows leave. The audit log
+        tells it.
         """
         self._usable()
         now = self._now()
 
         def done() -> Export:
             self._training.asked(name, now)
-            model, life = self._training.model(name).begun(), self.settings.hot_step_us
+            model, life = self._training.model(name).begun(), self._training.away
             try:
                 promise = self._serving.snapshot().guarantee
                 exports = import_module("pyramidion.learn.exports")

@@ -31,24 +31,25 @@ class Cluster:
         self.url = ""
 
     def start(self) -> None:
-        self._run("master", "org.apache.spark.deploy.master.Master", "--port", "0")
+        self._run("master", "org.apache.spark.deploy.master.Master", 1, "--port", "0")
         self.url = self._told("master", r"Starting Spark master at (spark://\S+)")
         for n in (1, 2):
             given = ["--cores", "1", "--memory", "512m", "--work-dir", str(self._folder / f"w{n}")]
-            self._run(f"worker{n}", "org.apache.spark.deploy.worker.Worker", *given, self.url)
+            self._run(f"worker{n}", "org.apache.spark.deploy.worker.Worker", n, *given, self.url)
         for n in (1, 2):
             self._told(f"worker{n}", r"(Successfully registered with master)")
 
-    def _run(self, name: str, kind: str, *words: str) -> None:
+    def _run(self, name: str, kind: str, host: int, *words: str) -> None:
+        """On a host of its own: Spark runs no task a second time where it runs already."""
         known = os.environ | {
             "SPARK_HOME": str(self._home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": f"127.0.0.{host}",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
             "-Dspark.ui.enabled=false -Dspark.master.rest.enabled=false",
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
         }
-        given = ["--host", "127.0.0.1", "--webui-port", "0"]
+        given = ["--host", f"127.0.0.{host}", "--webui-port", "0"]
         conf = ["--properties-file", str(self._folder / "conf")]
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes.append(

@@ -1,4 +1,4 @@
-"""What a driver does on a cluster: the guide as written, then a count while executors are killed.
+"""What a driver does on a cluster: the guide as written, then counts while tasks run twice or die.
 
 python -m tests.spark.cluster_driver spark://127.0.0.1:PORT
 """
@@ -38,6 +38,13 @@ SMALL = {
     "spark.sql.shuffle.partitions": "3",
     "spark.log.level": "ERROR",
 }
+EAGER = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
 SAFE = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -52,6 +59,45 @@ def guide(url: str) -> None:
     extra = "".join(f"    .config({n!r}, {v!r})\n" for n, v in SMALL.items())
     program = program.replace("    .getOrCreate()", extra + "    .getOrCreate()", 1)
     exec(compile(program, str(PAGE), "exec"), {})  # noqa: S102
+
+
+def speculated(url: str, folder: Path) -> None:
+    """One task is slow, so Spark runs it on the other worker, too; whoever is first counts."""
+    secret = Path("secret").read_text().strip()
+    given = {**SMALL, **SAFE, **EAGER, "spark.authenticate.secret": secret}
+    spark = session(folder / "local", url, **given)
+    table = pa.concat_tables([rows(100, START + n, seed=n) for n in range(4)])
+    marks = folder / "attempts"
+    marks.mkdir()
+    second = marks / "3 1"
+
+    def slowly(batches: Any) -> Any:
+        """Rows by the number of a task; the first attempt at the last one waits for another."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                (marks / f"{number} {context.attemptNumber()}").touch()
+                yield from table.slice(100 * number, 100).to_batches()
+                stop = time.monotonic() + 120
+                while number == 3 and not second.exists() and time.monotonic() < stop:
+                    time.sleep(0.1)
+
+    df = spark.range(0, 4, 1, 4).mapInArrow(slowly, FORM)
+    agreed(count(df, SCHEMA, tiny(epsilon=math.inf)), table)
+    assert second.exists()
+    spark.stop()
+
+
+def agreed(found: Any, table: pa.Table) -> None:
+    """Its one window has the cells that one process counts."""
+    (window,) = found.windows
+    by_hand = Arena.exact(window.arena.layout)
+    by_hand.add(found._door.observations(table))
+    assert same(cells(window.arena), cells(by_hand))
+    assert not any(np.abs(c).max() > window.rows for c in cells(window.arena).values())
 
 
 def executor_of(worker: int) -> int:
@@ -105,13 +151,8 @@ def killed(url: str, folder: Path) -> None:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     df = spark.createDataFrame(table).repartition(4).mapInArrow(slowly, FORM)
-    found = count(df, SCHEMA, tiny(epsilon=math.inf))
-    (window,) = found.windows
-    by_hand = Arena.exact(window.arena.layout)
-    by_hand.add(found._door.observations(table))
-    assert same(cells(window.arena), cells(by_hand))
+    agreed(count(df, SCHEMA, tiny(epsilon=math.inf)), table)
     assert len(set(deaths)) == 2, deaths
-    assert not any(np.abs(c).max() > window.rows for c in cells(window.arena).values())
     spark.stop()
 
 
@@ -125,6 +166,7 @@ def _orphan(worker: int) -> bool:
 
 def main(url: str) -> None:
     guide(url)
+    speculated(url, Path.cwd())
     killed(url, Path.cwd())
     print("all done")  # noqa: T201
 

@@ -38,6 +38,7 @@ def session(local: Path, master: str = "local[2]", **more: str) -> Any:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     made = SparkSession.builder.master(master).appName("pyramidion")
-    for name, value in {**CONF, "spark.local.dir": str(local), **more}.items():
+    own = {"spark.local.dir": str(local), "spark.sql.warehouse.dir": str(local / "warehouse")}
+    for name, value in {**CONF, **own, **more}.items():
         made = made.config(name, value)
     return made.getOrCreate()

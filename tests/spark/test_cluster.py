@@ -1,4 +1,4 @@
-"""A cluster of two workers: the guide runs on it, and executors die without changing a count."""
+"""A cluster of two workers: the guide runs on it; tasks that run twice or die change nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.spark.cluster import SECRET, cluster, driver
 from tests.spark.sessions import need_java
 
 
-def test_the_guide_runs_on_a_cluster_and_killed_executors_change_nothing(tmp_path: Path) -> None:
+def test_the_guide_runs_on_a_cluster_and_second_attempts_change_nothing(tmp_path: Path) -> None:
     need_java()
     work = tmp_path / "work"
     work.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -314,20 +315,6 @@ def test_a_type_that_cannot_be_counted_is_refused_without_a_job(spark: Any) -> N
         count(spark.createDataFrame(rows(3).drop_columns(["a"])), SCHEMA, tiny())
 
 
-def test_a_session_that_would_write_or_send_partial_counts_readable_is_refused(
-    spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context, df = spark.sparkContext, frame(spark, rows(3))
-    plain = context.getConf().set("spark.io.encryption.enabled", "false")
-    with monkeypatch.context() as patch:
-        patch.setattr(type(context), "getConf", lambda _: plain)
-        with pytest.raises(PrivacyError, match=r"spark.io.encryption.enabled=true"):
-            count(df, SCHEMA, tiny())
-    monkeypatch.setattr(context, "master", "spark://127.0.0.1:7077")
-    with pytest.raises(PrivacyError, match=r"spark.network.crypto.enabled=true"):
-        count(df, SCHEMA, tiny())
-
-
 def test_no_shuffle_file_is_left_behind(spark: Any, stand: Stand, local_dir: Path) -> None:
     """Neither where all went well, nor where the rows were refused."""
 
@@ -353,6 +340,29 @@ def test_no_shuffle_file_is_left_behind(spark: Any, stand: Stand, local_dir: Pat
         shuffle.facts_of = kept
     assert during
     assert files() <= before  # those of other tests are Spark's to remove, when it sees fit
+
+
+def test_a_task_that_fails_leaves_no_shuffle_file_of_those_that_did_not(
+    spark: Any, local_dir: Path
+) -> None:
+    """With adaptive planning on, as it is by default; and on again afterwards."""
+    table, before = history(60, days=9), set(local_dir.rglob("shuffle_*.data"))
+
+    def rows_of(batches: Any) -> Any:
+        for batch in batches:
+            yield from table.to_batches()
+            if 1 in batch["id"].to_pylist():
+                for _ in range(600):
+                    if set(local_dir.rglob("shuffle_*.data")) - before:
+                        raise RuntimeError("another task has written")
+                    time.sleep(0.1)
+
+    df = spark.range(0, 2, 1, 2).mapInArrow(rows_of, "t double, y long, a string, b string")
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    with pytest.raises(Exception, match="another task has written"):
+        count(df, SCHEMA, tiny())
+    assert set(local_dir.rglob("shuffle_*.data")) <= before
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
 
 
 def test_shuffle_files_hold_no_key_as_it_is_counted(

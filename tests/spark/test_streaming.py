@@ -18,7 +18,7 @@ from pyramidion.spark import stream
 from tests.client.service import TOKEN, serving
 from tests.spark.driver import FORM, streamed
 from tests.spark.test_counting import frame
-from tests.store.stores import SCHEMA, Stand, cells, exact, populating, rows, same
+from tests.store.stores import DAY, SCHEMA, Stand, cells, exact, populating, rows, same
 
 FILES = 4
 
@@ -49,6 +49,26 @@ def test_a_driver_that_is_killed_within_a_batch_has_each_row_counted_once(
     assert store.status().hot_rows == 2 * 20
     streamed(spark, stand.folder, store)
     assert store.status().hot_rows == sum(table.num_rows for table in tables)
+    arena = populating(store)
+    assert same(cells(arena), exact(store, arena, tables))
+
+
+def test_a_batch_that_spark_repeats_after_its_rows_have_left_is_not_counted_again(
+    spark: Any, stand: Stand
+) -> None:
+    """As where the driver died before Spark noted the last batch, and came back a week later."""
+    tables = files(stand.folder)
+    store = stand.create(epsilon=math.inf, count_window="30d")
+    streamed(spark, stand.folder, store)
+    stand.clock.pass_(7 * DAY)
+    store.advance()
+    assert store.status().hot_rows == 0
+    commits = stand.folder / "checkpoint" / "commits"
+    for file in (f"{FILES - 1}", f".{FILES - 1}.crc"):
+        (commits / file).unlink()
+    streamed(spark, stand.folder, store)
+    assert (commits / f"{FILES - 1}").exists()
+    assert store.status().hot_rows == 0
     arena = populating(store)
     assert same(cells(arena), exact(store, arena, tables))
 

@@ -99,7 +99,10 @@ CATALOGUE = {
         "purpose": f"{PUBLIC}; or {CHOSEN}, until they or their window go",
     },
     "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
-    "imports": {"input": "a keyed hash of what is public of the files", "rows": PUBLIC},
+    "imports": {
+        "input": "a keyed hash of what is public of the files, or of a sequence's name",
+        "rows": PUBLIC,
+    },
     "models": {"name": PUBLIC, "recipe": "public: a class, its parameters, names of tables"},
     "readings": {
         **dict.fromkeys(("window", "purpose"), PUBLIC),
@@ -195,7 +198,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
         "shard": "see ShardStatus",
     },
     ShardStatus: {
-        **dict.fromkeys(("stream", "name", "shards", "left", "rows", "waiting"), PUBLIC),
+        **dict.fromkeys(("stream", "name", "shards", "left", "rows", "waiting", "missing"), PUBLIC),
         "problem": "public: why the table store or the key holder did not answer",
     },
     SharedStatus: dict.fromkeys(("at", "current", "to_delete", "problem"), PUBLIC),
@@ -288,6 +291,7 @@ VERBS: dict[type, dict[str, str]] = {
     Pyramid: {
         **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
         "observe_all": VERB,
+        "observe_turn": VERB,
         "bulk": "takes exact counts, in memory alone; gives numbers of windows, and their rows",
         "as_of": PAID,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),

@@ -27,6 +27,7 @@ from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.spark import partials
 from pyramidion.spark.partials import Counts, Facts, Recipe
+from pyramidion.spark.scan import quickest
 from pyramidion.spark.session import Source, chosen, context_of, empty, refuse_unsafe
 from pyramidion.spark.shuffle import Shuffle
 from pyramidion.system import Pyramid
@@ -95,7 +96,7 @@ def count(df: Source, schema: Schema, settings: Settings, *, errors: Errors = "r
     door = Door(schema, settings, secret)
     birth = _birth(door, secret)
     slots = None if schema.time is None else Slots.of_windows(settings)
-    df = chosen(df, schema.columns)
+    df = quickest(chosen(df, schema.columns), schema.time)
     recipe = _recipe(df, door, birth.layout, slots, None)
     windows = []
     with Shuffle(df, recipe) as shuffle:
@@ -123,7 +124,8 @@ def count_into(
     """
     checked_errors(errors)
     bulk = store.bulk(key)
-    df = chosen(df, bulk.door.schema.columns)
+    schema = bulk.door.schema
+    df = quickest(chosen(df, schema.columns), schema.time)
     recipe = _recipe(df, bulk.door, bulk.birth.layout, bulk.slots, bulk.latest)
     windows = []
     with Shuffle(df, recipe) as shuffle:

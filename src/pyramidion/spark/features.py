@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from pyramidion.durations import moment
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.judge import Judge, times_of
 from pyramidion.signed import key_from, key_text
-from pyramidion.spark.session import chosen, context_of, empty
+from pyramidion.spark.session import TABLES, chosen, context_of, empty, refuse_unsafe
 
 if TYPE_CHECKING:
     from pyramidion.system import Pyramid
@@ -44,7 +44,9 @@ def featurize(
     snapshot.rows  # noqa: B018  # raises where it has expired
     names, needed = snapshot.names, snapshot._door.schema.feature_names
     df = chosen(df, [*keep, *needed])
+    refuse_unsafe(context_of(df), TABLES)
     snapshot._door.rows(empty(df))
+    form = _form(df, keep, names)
     sent = _Sent.of(df, snapshot, clock)
 
     def task(batches: Batches) -> Batches:
@@ -55,7 +57,7 @@ def featurize(
                 [*(batch[n] for n in keep), *_plain(features)], _names(keep, names)
             )
 
-    return df.mapInArrow(task, _form(df, keep, names))
+    return df.mapInArrow(task, form)
 
 
 def training_set(
@@ -75,6 +77,7 @@ def training_set(
         )
     beside = [*dict.fromkeys([schema.time, *(label.name for label in schema.labels), *keep])]
     df = chosen(df, [*beside, *schema.feature_names])
+    refuse_unsafe(context_of(df), TABLES)
     store.snapshot()._door.rows(empty(df))
     there, name = _slots_of(df, slots, schema.time), schema.time
     pasts, which = _pasts(df, store, slots, there, clock)
@@ -96,11 +99,22 @@ def training_set(
                 [*(batch[n] for n in beside), *columns.arrays()], _names(beside, names)
             )
 
-    return df.mapInArrow(task, _form(df, beside, names))
+    try:
+        form = _form(df, beside, names)
+    except SchemaError:
+        _forget(pasts)
+        raise
+    return df.mapInArrow(task, form)
 
 
 class _Sent:
-    """A snapshot on executors: its bytes, broadcast, and the key that signed them."""
+    """A snapshot on executors: its bytes, broadcast, and the key that signed them.
+
+    It lives as long as the application: a DataFrame is computed whenever somebody asks for it or
+    for what was made of it, and Spark does not tell when nobody can any more. Its bytes lie
+    encrypted on the disks of driver and executors, end with the key that Spark holds in memory, and
+    are refused by whoever opens them once the snapshot has expired.
+    """
 
     def __init__(self, broadcast: Any, key: str, names: list[str], clock: Clock) -> None:
         self._broadcast = broadcast
@@ -114,6 +128,10 @@ class _Sent:
         data = snapshot_bytes(snapshot, stream="spark", now=now, signer=signer)
         broadcast = context_of(df).broadcast(data)
         return cls(broadcast, key_text(signer.public_key()), snapshot.names, clock)
+
+    def destroy(self) -> None:
+        """Where no DataFrame came of it."""
+        self._broadcast.destroy()
 
     def snapshot(self) -> Snapshot:
         """The tables, for one task; raises where their time is over."""
@@ -155,10 +173,13 @@ def _pasts(
     ended = sorted(int(w.stop or 0) for w in store.status().windows if w.state == "sealed")
     many = {slot: bisect_right(ended, slots.start(slot)) for slot in there}
     first = {count: slot for slot, count in reversed(many.items()) if count}
-    pasts = {
-        count: _Sent.of(df, store.as_of(moment(slots.start(slot))), clock)
-        for count, slot in sorted(first.items())
-    }
+    pasts: dict[int, _Sent] = {}
+    try:
+        for count, slot in sorted(first.items()):
+            pasts[count] = _Sent.of(df, store.as_of(moment(slots.start(slot))), clock)
+    except BaseException:
+        _forget(pasts.values())
+        raise
     if not pasts:
         raise StateError(
             "no row has a sealed window before its own, so none has features; count windows of an "
@@ -166,6 +187,11 @@ def _pasts(
         )
     order = list(pasts)
     return list(pasts.values()), {s: order.index(n) for s, n in many.items() if n}
+
+
+def _forget(sent: Iterable[_Sent]) -> None:
+    for each in sent:
+        each.destroy()
 
 
 def _at(batch: pa.RecordBatch, name: str, slots: Slots) -> Any:

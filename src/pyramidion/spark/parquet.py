@@ -22,6 +22,8 @@ ROWS = 1_000_000
 """Of one task, or as many as one row group has."""
 BATCH = 32_768
 BUFFER = 256 << 10  # bytes of each column that are read at once
+UNIT = {"coerce_int96_timestamp_unit": "us"}
+"""Of the times that Spark writes by default: nanoseconds would overflow past the year 2262."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -36,28 +38,40 @@ class ParquetFiles:
         self.sparkSession = spark  # as a DataFrame calls it
         self._rows = rows
         self._dataset = _dataset([str(path) for path in paths])
+        self._sent: list[Any] = []
         self.columns: list[str] = self._dataset.schema.names
 
     def select(self, names: list[str]) -> ParquetFiles:
         """The same files, of which some columns are read."""
         some = object.__new__(ParquetFiles)
-        vars(some).update(vars(self), columns=names)
+        vars(some).update(vars(self), columns=names, _sent=[])
         return some
 
     def empty(self) -> pa.Table:
         """No row of them, in the types that executors see."""
         return self._dataset.schema.empty_table().select(self.columns)
 
+    def footers(self) -> Iterator[tuple[pa.Schema, pq.ParquetSchema]]:
+        """Of each file the columns as Arrow sees them, and as they lie there."""
+        for fragment in self._dataset.get_fragments():
+            yield fragment.physical_schema, fragment.metadata.schema
+
     def mapInArrow(self, task: Callable[[Batches], Batches], form: str) -> Any:  # noqa: N802
         """What a task makes of the rows of its files, as a DataFrame's method of this name does."""
         shares, columns = self._shares(), self.columns
         sent = self.sparkSession.sparkContext.broadcast(shares)
+        self._sent.append(sent)
 
         def run(numbers: Batches) -> Batches:
             return task(_read(sent.value, numbers, columns))
 
         many = len(shares)
         return self.sparkSession.range(0, many, 1, many).mapInArrow(run, form)
+
+    def forget(self) -> None:
+        """Take back what executors were told: nothing that was mapped is asked for any more."""
+        while self._sent:
+            self._sent.pop().destroy(blocking=True)
 
     def _shares(self) -> list[list[Any]]:
         """Row groups in the order of the files, so many for each task."""
@@ -77,7 +91,7 @@ class ParquetFiles:
 def _dataset(paths: list[str]) -> Any:
     source = paths[0] if len(paths) == 1 else paths
     try:
-        return ds.dataset(source, format="parquet")
+        return ds.dataset(source, format=ds.ParquetFileFormat(**UNIT))
     except (OSError, pa.ArrowException) as problem:
         raise ObservationError(
             "these files cannot be read as Parquet; give paths of Parquet files, or one folder"
@@ -95,6 +109,5 @@ def _batches(group: Any, columns: list[str]) -> Batches:
     numbers = [each.id for each in group.row_groups]
     with group.filesystem.open_input_file(group.path) as file:
         given = {"batch_size": BATCH, "columns": columns, "use_threads": False}
-        yield from pq.ParquetFile(file, buffer_size=BUFFER).iter_batches(
-            row_groups=numbers, **given
-        )
+        opened = pq.ParquetFile(file, buffer_size=BUFFER, **UNIT)
+        yield from opened.iter_batches(row_groups=numbers, **given)

@@ -1,10 +1,13 @@
 """A structured stream into a store, each of its batches once.
 
 Spark runs a batch again that it does not know to be done, with the same rows and the same
-number, also after a crash. The store knows a batch again by its key, made of the query's id
-(which lies in the checkpoint) and that number: the one that was observed already is not counted
-again. Keys leave with their hot rows, so a stream that stood still for longer than the hot
-window goes on from a fresh checkpoint.
+number, also after a crash. It does so with the last one alone, and at any time: a query may stand
+still for a year. So the store notes, in the commit of each batch and for good, how far the query
+has come, by a keyed hash of its id (which lies in the checkpoint): the last batch again is passed
+over, and an earlier one refused, for then the checkpoint was put back and may be cut otherwise.
+
+A service knows a batch again by its idempotency key, which leaves with its hot rows. There is no
+mark that the driver could keep in its stead: none is in one commit with the service's.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from pyramidion.errors import StateError
 from pyramidion.observations import Errors, checked_errors
-from pyramidion.spark.session import context_of
+from pyramidion.spark.session import ROWS, context_of, refuse_unsafe
 from pyramidion.system import Pyramid
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def stream(
     ``trigger`` is what Spark's own takes, such as ``{"availableNow": True}``.
     """
     checked_errors(errors)
-    context_of(df)
+    refuse_unsafe(context_of(df), ROWS)
     if not df.isStreaming:
         raise StateError("this DataFrame is not a stream; use count_into() for a history")
     query: list[Any] = []
@@ -56,7 +59,7 @@ def stream(
             raise StateError("the query never said its id; start it again")
         rows = batch.toArrow()
         if rows.num_rows:
-            observe(rows, key=f"spark {query[0].id} {number}", errors=errors)
+            observe(rows, f"spark {query[0].id}", number, errors=errors)
 
     writer = df.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
     if trigger is not None:
@@ -70,7 +73,13 @@ def _observe(into: Pyramid | Client, name: str | None) -> Callable[..., object]:
     if isinstance(into, Pyramid):
         if name is not None:
             raise StateError("a store has one stream, which needs no name; give the store alone")
-        return into.observe
+        return into.observe_turn
     if name is None:
         raise StateError("a service has many streams; say by name which one takes the rows")
-    return partial(into.observe, name)
+    return partial(_keyed, into, name)
+
+
+def _keyed(
+    client: Client, name: str, rows: Any, sequence: str, turn: int, *, errors: Errors
+) -> object:
+    return client.observe(name, rows, key=f"{sequence} {turn}", errors=errors)
