@@ -72,3 +72,18 @@ def information(rows: Sequence[Row], group: Sequence[int]) -> float:
         count * math.log(n * count / (keys[key] * labels[label]))
         for (key, label), count in joint.items()
     )
+
+
+def agreement_across(windows: Sequence[Sequence[Sequence[int]]], priors: Sequence) -> Fraction:
+    """How much rows of different windows agree: cells[window][bucket][label], a prior for each."""
+    above, below = Fraction(0), Fraction(0)
+    for t, one in enumerate(windows):
+        for u, other in enumerate(windows):
+            if t == u:
+                continue
+            for here, there in zip(one, other, strict=True):
+                n, m = sum(here), sum(there)
+                below += n * m
+                for label, (a, b) in enumerate(zip(here, there, strict=True)):
+                    above += (a - priors[t][label] * n) * (b - priors[u][label] * m)
+    return above / below / 2

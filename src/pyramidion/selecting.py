@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 
 from pyramidion.counts.selection import Coded
 from pyramidion.errors import FormatError, PrivacyError, StateError, StorageError
@@ -25,6 +26,7 @@ from pyramidion.storage.readings import Purpose
 
 PURPOSE: Purpose = "selection"
 TOLD = "groups were chosen"
+EXACTLY = "groups were chosen exactly: NO privacy"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ class Selection:
 class Selecting:
     """Chooses groups when asked to, and by itself where `selection_every` says so."""
 
-    def __init__(self, store: Lifecycle) -> None:
+    def __init__(self, store: Lifecycle, threads: int = 1) -> None:
         self._store = store
+        self._threads = threads
         store.opening.append(self.choose_if_due)
 
     def choose_if_due(self, now: int) -> None:
@@ -50,7 +53,7 @@ class Selecting:
         store = self._store
         if store.settings.selection_every is None:
             return
-        if not store.births.selects(store.next_window() - 1):
+        if not store.births.selects(store.next_window() - 1) or not self._has_candidates():
             return
         windows = [window for window in self._hot() if self._kept_back(window)]
         if sum(self._hot()[window] for window in windows) >= FEWEST_ROWS:
@@ -67,6 +70,11 @@ class Selecting:
             hot = self._hot()
             if not hot:
                 raise StateError("there are no hot rows to choose groups from; observe some first")
+            if sum(hot.values()) == 1:
+                raise StateError(
+                    "there are fewer than two hot rows to choose groups from, and no other agrees "
+                    "with one; observe more first"
+                )
             return self._choose(sorted(hot), share, now)
 
     def _hot(self) -> dict[int, int]:
@@ -86,18 +94,25 @@ class Selecting:
         self, windows: Sequence[int], share: Fraction, now: int, most: Fraction | None = None
     ) -> Selection:
         store, settings = self._store, self._store.settings
+        wanted = self._wanted()
         amount = self._amount(windows, share)
+        if not self._has_candidates():
+            raise StateError(
+                "there is no pair of features that is not a group already or was dropped, so "
+                "nothing can be chosen; add features, or withdraw a group"
+            )
         amount = amount if most is None else min(amount, most)
-        store.ledger.spend(PURPOSE, amount, windows, now, TOLD)
+        told = TOLD if settings.private else EXACTLY
+        store.ledger.spend(PURPOSE, amount, windows, now, told)
         reach("select.spent")
         unit = budget_of(settings)[0]
         came_ = None if store.people.unit is None else self._came(windows)
         coded = Coded.of(self._rows(windows), store.schema.cardinality, came_)
+        coded.threads = self._threads
         # A person may have rows in each window, and then changes scores by all of them.
         k = store.hidden * (len(windows) if store.people.unit is not None else 1)
-        found = select(
-            coded, self._wanted(), method=settings.selection, budget=amount, unit=unit, k=k
-        )
+        k *= 2 if coded.cut else 1  # rows of others may take the place of those that are blanked
+        found = select(coded, wanted, method=settings.selection, budget=amount, unit=unit, k=k)
         names = [
             ",".join(store.schema.feature_names[feature] for feature in group) for group in found
         ]
@@ -139,6 +154,11 @@ class Selecting:
     def _rows(self, windows: Sequence[int]) -> Iterator[Observations]:
         for window in windows:
             yield from rows_of(self._store, window)
+
+    def _has_candidates(self) -> bool:
+        """Whether any pair could be chosen; who knows that it could not pays for nothing."""
+        features, excluded = len(self._store.schema.features), self._wanted().excluded
+        return any(True for pair in combinations(range(features), 2) if {*pair} not in excluded)
 
     def _wanted(self) -> Wanted:
         """Groups by hand, and those that were dropped, are not chosen; others may be again."""

@@ -1,10 +1,11 @@
 """Groups on trial: judged by sealed tables as these fill, kept or dropped, forgotten in time.
 
 A group that was chosen from hot rows is counted on trial, for those rows are few. Sealed tables
-say how much it really tells; they are private, so asking them is free. It is *kept* while it
-tells more than its parts by three times the error of that, and *dropped* where it does not after
-`trial_windows`. After how many windows is kept with what was chosen; figures are not, for the
-windows that told them may go first.
+say how much it really tells; they are private, so asking them is free. What counts is how rows of
+different windows agree, as for a selection it is how rows agree that came at different times. A
+group is *kept* while it tells more than its parts by three times the error of that, and *dropped*
+where it does not after `trial_windows`. After how many windows is kept with what was chosen;
+figures are not, for the windows that told them may go first.
 
 What was chosen goes with the oldest window that was read for it: then its groups go, too,
 unless they were chosen again since.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.trials import SURE, Agreement, gain
+from pyramidion.counts.trials import SURE, Across, Agreement, gain, gain_across, parts_of
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
@@ -26,7 +27,11 @@ from pyramidion.storage.readings import Reading
 from pyramidion.superseding import drop
 
 _GAINS: WeakKeyDictionary[Arena, dict[str, Agreement | None]] = WeakKeyDictionary()
-"""By the tables that they were told by, with which they go."""
+"""By the complete tables of their time, with which they go."""
+
+MOST_WINDOWS = 64
+"""The newest sealed windows, which are read one by one: by more, errors would be smaller still."""
+
 BY_HAND = "named in the schema, or by hand"
 NOT_YET = "no sealed window counts it yet"
 PAST = "the window that it was chosen from is past its time"
@@ -37,8 +42,8 @@ class GroupStatus:
     """A group that is counted, or was: how it came, what sealed tables say of it, and why.
 
     ``state`` is "by hand", "trial", "kept" or "dropped". ``gain`` is what two rows with the same
-    key agree more than its parts explain, ``error`` its standard error: P2, from sealed tables
-    that are there. Of a dropped one both are None.
+    key, of different windows where it has two, agree more than its parts explain, ``error`` its
+    standard error: P2, from sealed tables that are there. Of a dropped one both are None.
     """
 
     name: str
@@ -82,11 +87,48 @@ def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupS
 
 
 def _gain(store: Lifecycle, complete: Arena, name: str) -> Agreement | None:
-    """What complete tables tell, computed once for as long as these are served."""
-    known = _GAINS.setdefault(complete, {})
-    if name not in known:
-        known[name] = gain(complete, name, _rows(store))
-    return known[name]
+    """What sealed tables tell, of all groups at once and once for as long as these are served."""
+    if complete not in _GAINS:
+        _GAINS[complete] = _gains(store, complete)
+    return _GAINS[complete].get(name)
+
+
+def _gains(store: Lifecycle, complete: Arena) -> dict[str, Agreement | None]:
+    """Of each group, by the windows that have it and its parts."""
+    judged = _judged_by(store)
+    across = {
+        (name, windows): Across() for names, windows in judged.values() for name in names
+    }  # parts of several groups are summed once
+    told: dict[str, Agreement | None] = {}
+    for window in sorted({window for _, windows in judged.values() for window in windows}):
+        with suppress(FormatError, StorageError):  # a damaged one tells nothing
+            arena = store.tables.sealed(window, like=complete.layout)
+            for (name, windows), sums in across.items():
+                if window in windows:
+                    sums.add(arena, arena.layout.index[name])
+            for group, (_, windows) in judged.items():
+                if windows == (window,):  # by all of its rows, for there are no others
+                    told[group] = gain(arena, group, dict.fromkeys(arena.layout.index, arena.rows))
+    for group, (names, windows) in judged.items():
+        own, *parts = (across[name, windows] for name in names)
+        if own.windows > 1:
+            told[group] = gain_across(own, parts)
+    lost = (group for group in map(",".join, store.schema.groups) if group not in told)
+    return told | {group: gain(complete, group, _rows(store)) for group in lost}
+
+
+def _judged_by(store: Lifecycle) -> dict[str, tuple[list[str], tuple[int, ...]]]:
+    """The tables that groups are judged by, as the newest window names them, and their windows."""
+    rows = [row for row in store.tables.windows() if row["window"] not in store.lacking]
+    newest = sorted(rows, key=lambda row: -int(row["window"]))[:MOST_WINDOWS]
+    names = {int(row["window"]): store.tables.names(row) for row in newest}
+    found: dict[str, tuple[list[str], tuple[int, ...]]] = {}
+    for group in map(",".join, store.schema.groups):
+        parts = next(filter(None, (parts_of(own, group) for own in names.values())), None)
+        if parts is not None:
+            windows = tuple(number for number, own in names.items() if own.issuperset(parts))
+            found[group] = parts, windows
+    return found
 
 
 def _less(value: float, error: float, windows: int) -> str:

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, Settings
-from pyramidion.errors import PrivacyError, StateError
+from pyramidion.errors import FormatError, PrivacyError, StateError
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.selection import select
 from pyramidion.selecting import Selecting
 from pyramidion.storage.catalogue import FORGOTTEN
+from pyramidion.storage.table_files import TableFiles
 from pyramidion.trials import drop_failed
 from tests.store.stores import DAY, START, Stand, cells, observed, populating, sealed
 
@@ -130,6 +132,55 @@ def test_nothing_is_chosen_where_nothing_was_kept_back_or_no_row_is_hot(stand: S
         store.select_groups()
     with pytest.raises(PrivacyError, match="above 0 and at most 1"):
         store.select_groups(share=2)
+
+
+def test_nothing_is_charged_where_no_pair_could_be_chosen(stand: Stand) -> None:
+    schema = replace(SCHEMA, features=SCHEMA.features[:3]).plus(("a", "b")).plus(("b", "c"))
+    store = fed(stand, stand.create(schema.plus(("a", "c")), **MUCH | {"selection_every": 1}), 1)
+    with pytest.raises(StateError, match=r"no pair of features .* nothing can be chosen"):
+        store.select_groups()
+    fed(stand, store, 11)  # nor by itself
+    assert spends(store) == {1: [], 2: []}
+
+
+def test_nothing_is_charged_for_one_row_that_no_other_can_agree_with(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1, size=1)
+    with pytest.raises(StateError, match="fewer than two hot rows"):
+        store.select_groups()
+    assert spends(store) == {1: []}
+
+
+# --- people -----------------------------------------------------------------------------------
+
+
+def of_people(size: int, day: float) -> pa.Table:
+    """Rows of which b and d together tell the label, each of somebody else."""
+    return batch(size, day).append_column("who", pa.array(range(size)))
+
+
+def test_a_pair_is_found_in_one_batch_of_rows_that_say_whose_they_are(stand: Stand) -> None:
+    store = stand.create(replace(SCHEMA, unit="who"), **MUCH | {"hot_window": "5d"})
+    at(stand, store, 1)
+    observed(store, of_people(6000, 1))
+    assert store.select_groups().groups == ("b,d",)
+
+
+def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noise(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyramidion.counts.selection.MOST_CODES", 4 * 6000)
+    hidden = []
+
+    def chosen(*given: Any, k: int, **more: Any) -> Any:
+        hidden.append(k)
+        return select(*given, k=k, **more)
+
+    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    store = stand.create(replace(SCHEMA, unit="who"), **MUCH | {"hot_window": "5d"})
+    at(stand, store, 1)
+    observed(store, of_people(8000, 1))
+    assert store.select_groups().groups == ("b,d",)
+    assert hidden == [2 * store._lifecycle.hidden]
 
 
 @pytest.mark.parametrize("method", ["top-k", "center"])
@@ -248,6 +299,20 @@ def test_without_privacy_the_best_are_chosen_and_lines_of_nothing_are_written(
     assert spends(store)[1] == [0]
 
 
+@pytest.mark.parametrize("method", ["top-k", "center", "leaky-mutual-information"])
+def test_a_store_without_privacy_says_loudly_that_it_chose_exactly(
+    stand: Stand, method: str
+) -> None:
+    given = MUCH | {"epsilon": math.inf, "selection": method}
+    store = fed(stand, stand.create(SCHEMA, **given), 1)
+    store.select_groups()
+    report = store.ledger.report()
+    assert report.windows[0].lines[-1].why == "groups were chosen exactly: NO privacy"
+    assert "NO privacy" in str(report)
+    fed(stand, store, 11)
+    assert str(store.snapshot().guarantee).startswith("P1: NO privacy")
+
+
 def test_exact_selection_needs_a_store_that_says_it_has_no_privacy() -> None:
     with pytest.raises(SchemaError, match="no budget covers"):
         Settings(epsilon=1.0, selection="leaky-mutual-information")
@@ -314,6 +379,50 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     store = stand.reopen()
     assert states(store) == {name: "dropped"}
     assert name not in store.select_groups().groups
+
+
+def in_sessions(day: float, size: int = 3000) -> pa.Table:
+    """Rows that come fifty at a time: of somebody whom b and d describe, and in one mood."""
+    rng = np.random.default_rng([5, int(day * 10)])
+    b, d = np.repeat(rng.integers(0, 4, (2, size // 50)), 50, axis=1)
+    mood = np.repeat(rng.choice([0.2, 0.8], size // 50), 50)
+    values = {"a": rng.integers(0, 4, size), "b": b, "c": rng.integers(0, 4, size), "d": d}
+    y = (rng.random(size) < mood).astype(int)
+    return pa.table({"t": np.full(size, START + day * DAY), "y": y, **values})
+
+
+def test_a_group_that_tells_of_sessions_is_dropped_though_its_tables_say_much(
+    stand: Stand,
+) -> None:
+    given = MUCH | {"epsilon": math.inf, "trial_windows": 4, "retention": "90d"}
+    store = fed(stand, stand.create(SCHEMA, **given), 1)
+    assert store.select_groups().groups == ("b,d",)
+    for day in (11, 21):
+        at(stand, store, day)
+        observed(store, in_sessions(day))
+    assert states(store) == {"b,d": "kept"}  # of one window nothing better is known
+    for day in (31, 41, 51):
+        at(stand, store, day)
+        observed(store, in_sessions(day))
+    assert states(store) == {"b,d": "dropped"}
+
+
+def test_a_damaged_window_is_not_asked_about_a_group(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    store.select_groups()
+    fed(stand, store, 11, 21, 31)
+    asked = TableFiles.sealed
+
+    def damaged(self: TableFiles, number: int, **given: Any) -> Any:
+        if number == 2:
+            raise FormatError("as if damaged")
+        return asked(self, number, **given)
+
+    monkeypatch.setattr(TableFiles, "sealed", damaged)
+    store = stand.reopen()
+    assert states(store) == {"b,d": "kept"}
 
 
 def test_a_group_is_not_judged_by_tables_that_are_not_served_yet(stand: Stand) -> None:

@@ -58,7 +58,23 @@ def test_a_chosen_groups_tables_come_out_of_what_is_kept_back_and_nodes_cost_the
     assert spends(store)[2] == [whole * Fraction("0.4")]
 
 
-def test_the_group_is_judged_by_sealed_windows_and_nodes(store: Pyramid) -> None:
+def test_in_a_window_other_tables_keep_their_noise_and_in_a_node_all_share_it(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | TREE | {"retention": "90d"}), 1)
+    lifecycle = store._lifecycle
+
+    def noise(level: int) -> dict[str, float]:
+        birth = lifecycle.node_birth(9, level)
+        return dict(zip(birth.layout.index, birth.variances, strict=True))
+
+    before = [noise(level) for level in range(3)]
+    assert store.select_groups().groups == ("b,d",)
+    after = [noise(level) for level in range(3)]
+    assert {name: after[0][name] for name in before[0]} == before[0]
+    for level in (1, 2):
+        assert all(after[level][name] > was for name, was in before[level].items() if name)
+
+
+def test_the_group_is_judged_by_sealed_windows(store: Pyramid) -> None:
     assert states(store) == {"b,d": "kept"}
 
 

@@ -181,7 +181,8 @@ def _shown(planned: Plan) -> str:
     lines = [
         f"{promise}, for {rows} in a window and {windows} summed{shards}",
         f"memory: {size(planned.window_bytes)} for a window, "
-        f"{size(planned.complete_bytes)} for the complete tables",
+        f"{size(planned.complete_bytes)} for the complete tables; "
+        f"writes: {several(planned.writes, 'row')} in a window's time",
         "",
         _table(planned),
         "",

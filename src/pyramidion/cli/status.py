@@ -108,7 +108,9 @@ def _in_stream(shard: ShardStatus) -> str:
     others = several(len(shard.shards), "shard")
     told = f"{shard.name} of stream {shard.stream}, {others}: {several(shard.rows, 'row')} in all"
     waiting = f"; {several(shard.waiting, 'window')} waiting for others" if shard.waiting else ""
-    return told + waiting + (f"; {shard.problem}" if shard.problem else "")
+    lost = sum(shard.missing.values())
+    missing = f"; {several(lost, 'window')} missing in the sum" if lost else ""
+    return told + waiting + missing + (f"; {shard.problem}" if shard.problem else "")
 
 
 def _sealed(vault: VaultStatus) -> str:

@@ -296,9 +296,9 @@ def select_groups(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(asdict(done) | {"charged": float(done.charged)}))
         return
-    paid = (
-        "" if done.unit == "none" else f", each of which paid {done.unit} {float(done.charged):g}"
-    )
+    paid = f", each of which paid {done.unit} {float(done.charged):g}"
+    if done.unit == "none":
+        paid = "; the choice is exact: NO privacy"
     windows = f"{several(len(done.windows), 'window')} ({', '.join(map(str, done.windows))})"
     print(f"read {several(done.rows, 'hot row')} of {windows}{paid}")
     if not done.groups:

@@ -1,7 +1,7 @@
 """Which groups are worth counting: scores of features that are counted together.
 
-Rows are cut into `STRETCHES` of time. With e_y the unit vector of a row's label, π a prior that is
-known already, and of the n rows of a key, one value of a group, n_t in stretch t,
+Rows are cut into `STRETCHES`, of time or of people. With e_y the unit vector of a row's label, π a
+prior that is known already, and of the n rows of a key, one value of a group, n_t in stretch t,
 
     A = Σ (e_y - π),    A_t the same in stretch t,    Q = ½ Σ over keys of (‖A‖² - Σ_t ‖A_t‖²) / n.
 
@@ -11,7 +11,9 @@ label. (Plug-in mutual information gives such keys the whole entropy of the labe
 always wins.) So does one that occurs at one time only. Rows that come together are often of one
 person, one session or one machine and agree for that reason: with them, a group of two features
 that describe people would be as good as a name, and tell nothing of who comes next. Counts of the
-past are for the future, so what counts is what lasts.
+past are for the future, so what counts is what lasts. Where it is known whose each row is (a
+`unit`), stretches are not of time but of people: an eighth of them each, by their keyed hash. What
+agrees then agrees among different people: all that tables can tell whose noise hides people.
 
 A group is as good as its *gain*: Q less what both parts it was made of say of the same rows. What
 two features say each by itself is no gain: a model has that from their own tables. (Over the better
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -47,7 +50,8 @@ from pyramidion.counts.selection_kernels import (
     join_codes,
     score_pairs,
 )
-from pyramidion.errors import StateError
+from pyramidion.errors import PrivacyError, StateError
+from pyramidion.hashing import Keys
 from pyramidion.observations import Observations
 
 Codes = NDArray[np.uint32]
@@ -58,6 +62,8 @@ Pair = tuple[Group, Group]
 
 MOST_CODES = 1 << 26
 """Codes of all features together, 0.8 GB with their keys: of 507 features 132,000 rows are read."""
+
+MOST_THREADS = 2
 
 LEAST_ROWS = 16
 """A part is taken to say 1/16 of a row at most. On MovieLens movies say 0.04 and users 0.03."""
@@ -99,7 +105,12 @@ class Coded:
         self.came = len(labels) if came is None else came
         """Rows that came, blanked ones too: public."""
         self._places = np.arange(len(labels)) if places is None else places
-        """Where each row came, never falling: stretches of time are cut by it."""
+        """Where each row came, or its person's place, never falling: stretches are cut by it."""
+        self.cut = False
+        """Whether rows of people were left out for want of room: then, where rows of somebody are
+        blanked, as many of others may take their place."""
+        self.threads = 1
+        """That score pairs, up to `MOST_THREADS`: each has tables of its own, of the rows' size."""
         if np.any(np.diff(self._places) < 0):
             raise StateError("groups are scored on rows in the order that they came; sort them")
         self._joined: dict[Group, Codes] = {(f,): codes[f] for f in range(len(codes))}
@@ -113,12 +124,11 @@ class Coded:
     ) -> Coded:
         """The newest rows of some batches, as many as fit: how many is public. Even prior.
 
-        ``came`` says how many rows each batch had when it came, where some may have been erased
-        since: then which batches are read, and which block a row is in, goes by that alone. So
-        nothing moves by rows that are not there, and a batch that does not fit is left out whole.
+        ``came`` says how many rows each batch had when it came, of a schema with a unit: rows of
+        people may have been erased since. Then nothing goes by where a row lies, see `_of_people`.
         """
         if came is not None:
-            return cls._of_whole(batches, classes, came)
+            return cls._of_people(batches, classes, came)
         keys: deque[NDArray[np.uint64]] = deque()
         labels: deque[NDArray[np.int64]] = deque()
         held, most = 0, MOST_ROWS
@@ -127,7 +137,7 @@ class Coded:
             keys.append(np.stack([batch.keys(f, 0, len(batch)) for f in range(features)]))
             blank = np.broadcast_to(batch.weights == 0, len(batch))
             labels.append(np.where(blank, -1, batch.labels))
-            held, most = held + len(batch), min(MOST_ROWS, MOST_CODES // features)
+            held, most = held + len(batch), most_rows(features)
             while held - len(labels[0]) >= most:  # newer ones are enough
                 held -= len(labels.popleft())
                 keys.popleft()
@@ -139,22 +149,46 @@ class Coded:
         codes = np.empty((len(keys[0]), len(kept)), dtype=np.uint32)
         for f in range(len(codes)):
             column = np.concatenate([rows[f] for rows in keys])[-most:]
-            codes[f] = np.unique(column[kept], return_inverse=True)[1]
+            upper, lower = column[kept] >> np.uint64(32), column[kept] & np.uint64(0xFFFFFFFF)
+            join_codes(upper.astype(np.uint32), lower.astype(np.uint32), codes[f])
         return cls(codes, label[kept], whole, kept, len(label))
 
     @classmethod
-    def _of_whole(cls, batches: Iterable[Observations], classes: int, came: Sequence[int]) -> Coded:
-        """The newest batches that fit, whole: all rows of one have the place it came at."""
+    def _of_people(
+        cls, batches: Iterable[Observations], classes: int, came: Sequence[int]
+    ) -> Coded:
+        """The newest batches that fit, whole; each row at a place that its person has for good.
+
+        So all rows of a person are in one stretch and in one block, and no row is elsewhere
+        because rows of others are there or not. Where whole batches fill less than half of the
+        room, as many rows of the next one are read as fit, person after person by their keys.
+        """
         after = np.cumsum(came[::-1])[::-1]  # rows that came with a batch and later
-        read, sizes = list[Observations](), list[int]()
-        for batch, size, later in zip(batches, came, after, strict=True):
-            if later <= min(MOST_ROWS, MOST_CODES // len(batch.encoder.schema.features)):
-                read.append(batch)
-                sizes.append(size)
+        read, units, size, cut = list[Observations](), list[Keys](), 0, False
+        for batch, own, later in zip(batches, came, after, strict=True):
+            if batch.units is None:
+                raise PrivacyError("rows do not say whose they are; make them with a store's door")
+            most = most_rows(len(batch.encoder.schema.features))
+            room = most - int(later - own)
+            fits = own <= room
+            if not fits and 2 * room <= most:
+                continue
+            counted = np.flatnonzero(np.broadcast_to(batch.weights > 0, len(batch)))
+            if not fits:
+                cut = True
+                counted = counted[np.argsort(batch.units[counted], kind="stable")[:room]]
+            read.append(batch.take(counted))
+            units.append(batch.units[counted])
+            size += min(own, room)
         made = cls.of(read, classes)
-        begins = np.cumsum([0, *sizes])[:-1]
-        lying = np.repeat(begins, [len(batch) for batch in read])
-        return cls(made.codes, made.labels, made.prior, lying[made._places], sum(sizes))
+        # The upper half of a key decided who is read, where not all are.
+        lower = np.concatenate([*units, np.zeros(0, np.uint64)]) & np.uint64(0xFFFFFFFF)
+        places = (lower * np.uint64(size) >> np.uint64(32)).astype(np.int64)
+        order = np.argsort(places, kind="stable")
+        codes = np.ascontiguousarray(made.codes[:, order])
+        found = cls(codes, made.labels[order], made.prior, places[order], size)
+        found.cut = cut
+        return found
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -170,6 +204,7 @@ class Coded:
         known = self._under.get(whole.tobytes())
         if known is None:
             known = Coded(self.codes, self.labels, whole, self._places, self.came)
+            known.cut, known.threads = self.cut, self.threads
             self._under[whole.tobytes()] = known
         return known
 
@@ -188,7 +223,9 @@ class Coded:
 
     def alone(self, features: Iterable[int]) -> NDArray[np.int64]:
         """Q of single features."""
-        return np.array([self._of((f,))[0] for f in features], dtype=np.int64)
+        asked = list(features)
+        self._learn([(f,) for f in asked])
+        return np.array([self._scores[f,][0] for f in asked], dtype=np.int64)
 
     def scores(self, pairs: Sequence[Pair]) -> Scores:
         """Of groups, each given as the two parts it is made of; those asked last are kept."""
@@ -204,7 +241,8 @@ class Coded:
         ones = np.array([place[one] for one, _ in pairs], dtype=np.int64)
         others = np.array([place[other] for _, other in pairs], dtype=np.int64)
         quality, met, information = self._score(stacked, ones, others)
-        known = [self._of(part) for part in parts]
+        self._learn(parts)
+        known = [self._scores[part] for part in parts]
         if not pairs:
             return Scores(quality, quality, information)
         parts_i = np.array([i for _, _, i in known])
@@ -226,14 +264,16 @@ class Coded:
             self._joined[group] = joined
         return self._joined[group]
 
-    def _of(self, group: Group) -> tuple[int, int, float]:
-        """Q, M and information of one group, alone."""
-        if group not in self._scores:
-            codes = self._codes(group)[None]
-            zero = np.zeros(1, dtype=np.int64)
-            quality, met, information = self._score(codes, zero, zero)
-            self._scores[group] = int(quality[0]), int(met[0]), float(information[0])
-        return self._scores[group]
+    def _learn(self, groups: Iterable[Group]) -> None:
+        """Q, M and information of groups alone: of all at once, for a table is made each time."""
+        new = [group for group in dict.fromkeys(groups) if group not in self._scores]
+        if not new:
+            return
+        stacked = self.codes if self._all(new) else np.stack([self._codes(g) for g in new])
+        places = np.arange(len(new))
+        for group, *told in zip(new, *self._score(stacked, places, places), strict=True):
+            quality, met, information = told
+            self._scores[group] = int(quality), int(met), float(information)
 
     def _score(
         self, codes: Codes, ones: NDArray[np.int64], others: NDArray[np.int64]
@@ -241,8 +281,19 @@ class Coded:
         scores, met = np.zeros(len(ones), np.int64), np.zeros(len(ones), np.int64)
         told = np.zeros(len(ones))
         stretches = self._places * STRETCHES // max(self.came, 1)
-        given = codes, ones, others, self.labels, stretches, len(self.prior), self.prior
-        score_pairs(*given, scores, met, told)
+
+        def score(some: slice) -> None:
+            given = codes, ones[some], others[some], self.labels, stretches
+            score_pairs(*given, len(self.prior), self.prior, scores[some], met[some], told[some])
+
+        threads = min(self.threads, MOST_THREADS, max(len(ones), 1))
+        ends = [len(ones) * each // threads for each in range(threads + 1)]
+        parts = [slice(*ends[each : each + 2]) for each in range(threads)]
+        if threads == 1:
+            score(parts[0])
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(score, parts))
         return scores, met, told
 
 
@@ -256,6 +307,15 @@ def _said(parts: Sequence[tuple[int, int, float]], met: NDArray[np.int64]) -> ND
         for (quality, own, _), group in zip(parts, met, strict=True)
     ]
     return np.array(told, dtype=np.int64)
+
+
+def most_rows(features: int) -> int:
+    """How many rows of so many features are read at most.
+
+    >>> most_rows(39), most_rows(507)
+    (1048576, 132364)
+    """
+    return min(MOST_ROWS, MOST_CODES // features)
 
 
 def whole_prior(prior: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:

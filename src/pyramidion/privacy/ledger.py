@@ -210,6 +210,8 @@ class Report:
 
     def _spent(self) -> str:
         """On whom, and what."""
+        if self.epsilon == math.inf:
+            return "nothing: NO privacy, counts and what was chosen from rows are exact"
         told = f"({self.epsilon:.{DIGITS}g}, {self.delta:g})"
         if self.composed_epsilon is None:
             return f"any {self.k} observation{'s' if self.k != 1 else ''}: {told}"

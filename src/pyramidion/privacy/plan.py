@@ -76,6 +76,16 @@ class Plan:
             return float(windows * self.settings.shards)
         return levels.variance(windows, self.settings.mechanism)
 
+    @property
+    def levels(self) -> int:
+        """Levels of a tree, that of the count windows among them; 1 where windows are flat."""
+        return 1 if self.settings.levels is None else self.settings.levels.depth
+
+    @property
+    def writes(self) -> int:
+        """Rows that are counted in a count window's time: each once in each level."""
+        return self.expected.rows * self.levels
+
     def on_shards(self, shards: int) -> float:
         """The same cost if so many shards took the rows, each under noise of its own.
 
@@ -152,6 +162,7 @@ class Plan:
             "tables": [table.to_dict() for table in self.tables],
             "window_bytes": self.window_bytes,
             "complete_bytes": self.complete_bytes,
+            "writes": self.writes,
             "alternatives": [vars(alternative) for alternative in self.alternatives],
             "why": list(self.why),
         }

@@ -80,7 +80,8 @@ def _windows(plan: Plan) -> Iterator[str]:
     yield (
         f"a tree of windows, radix {levels.radix}, {levels.depth} levels that have {shares} of the "
         f"budget: {kept:,} windows summed have the noise of {plan.window_noise:.1f} and not of "
-        f"{kept:,}; it takes {levels.depth} tables in memory for one, and as many writes{costs}"
+        f"{kept:,}; it takes {levels.depth} tables in memory for one, and {plan.writes:,} rows are "
+        f"counted for {plan.expected.rows:,}{costs}"
     )
 
 
