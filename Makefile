@@ -37,6 +37,11 @@ bench: $(VENV)/warm ## speed and size beside scikit-learn, polars and OpenDP, in
 mutants: $(VENV)/warm ## break the rules of privacy one by one, and see a named test go red for each
 	$(BIN)/python -m tests.auditing.mutants
 
+.PHONY: report
+report: $(VENV)/warm ## all figures on the data beside this repository, into docs/report, in an hour; again: what is left
+	$(BIN)/pyramidion evaluate all --data ../shared/data --output docs/report
+	@find docs/report -name report.html -size +4882k -delete # 5 MB: more is not kept
+
 .PHONY: screenshots
 screenshots: $(VENV)/warm ## take the pictures of the dashboard that the documents show
 	PYRAMIDION_SCREENSHOTS=docs/images/dashboard $(BIN)/python -m pytest tests/serve/dashboard/test_browser.py -k walked

@@ -152,7 +152,7 @@ def test_a_larger_p_min_bounds_what_a_row_weighs(made: Bandit) -> None:
 
 
 def test_bandits_are_for_the_bandit_alone(made: Bandit) -> None:
-    assert [name for name in EXPERIMENTS if concerns(name, made, among_all=False)] == ["bandit"]
+    assert [name for name in EXPERIMENTS if concerns(name, made)] == ["bandit"]
     assert "bandit" not in [data.name for data in data_sets(None, quick=True, on=None)]
     found = data_sets(None, quick=True, on=None, names=["bandit"])
     assert [data.name for data in found] == ["bandit", "clicks"]

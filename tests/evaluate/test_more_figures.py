@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -95,11 +97,23 @@ def test_a_wide_row_has_507_features_and_a_known_chance() -> None:
 
 def test_wide_streams_are_for_their_figures_alone() -> None:
     data = wide.generate(1_000)
-    found = [name for name in EXPERIMENTS if concerns(name, data, among_all=True)]
+    found = [name for name in EXPERIMENTS if concerns(name, data, among=[data])]
     assert found == ["wide", "width"]
-    assert not concerns("wide", small(), among_all=False)
+    assert not concerns("wide", small())
 
 
 def test_how_parameters_were_chosen_is_measured_where_it_is_asked_for() -> None:
-    assert concerns("tuning", small(), among_all=False)
-    assert not concerns("tuning", small(), among_all=True)
+    assert concerns("tuning", small())
+    assert not concerns("tuning", small(), among=[small()])
+
+
+def test_generated_clicks_are_for_everything_where_no_real_rows_are_there() -> None:
+    made = [replace(small(), name=name) for name in ("clicks", "clicks-rare", "clicks-pairs")]
+    clicks, rare, pairs = made
+    few = ["q1", "q2", "values"]
+    for real in ([], [replace(small(), name="criteo")]):
+        found = [name for name in EXPERIMENTS if concerns(name, clicks, among=[*real, *made])]
+        assert found == few if real else {"q1", "shares", "windows", "evolution"} < set(found)
+        for data, given in ((rare, few), (pairs, ["recall"])):
+            told = [name for name in EXPERIMENTS if concerns(name, data, among=[*real, *made])]
+            assert told == given

@@ -15,9 +15,11 @@ from tests.conftest import DATA
 
 FIGURES = (
     *("q1", "q2", "noise", "shares", "values", "q3"),
-    *("sketches", "bias", "windows", "window-noise", "retraining", "exposure", "evolution"),
+    *("sketches", "bias", "windows", "retraining", "exposure", "evolution"),
 )
 THEIRS = {
+    "tables": {"window-noise"},
+    "clicks-pairs": {"recall"},
     "bandit": {"bandit"},
     "open-bandit": {"bandit"},
     "wide": {"wide", "width"},
@@ -27,10 +29,14 @@ THEIRS = {
 """Figures of data sets that are made for them."""
 
 
+LONG = "25m"
+"""Five minutes are for a machine that does nothing else, which one that tests is not."""
+
+
 def evaluated(output: Path, *words: str) -> dict[str, Any]:
     command = [sys.executable, "-W", "ignore", "-m", "pyramidion", "evaluate", "all", "--quick"]
     done = subprocess.run(
-        [*command, "--json", "--output", str(output), *words],
+        [*command, "--json", "--within", LONG, "--output", str(output), *words],
         check=False,
         capture_output=True,
         text=True,
@@ -41,13 +47,14 @@ def evaluated(output: Path, *words: str) -> dict[str, Any]:
 
 
 def check(told: dict[str, Any], names: list[str]) -> None:
-    """Every figure is there, drawn, reported, and its numbers are numbers."""
+    """Every figure is there, whole, drawn, reported, and its numbers are numbers."""
     found = {(figure["name"], figure["data"]): figure for figure in told["figures"]}
     wanted = {(figure, name) for name in names for figure in THEIRS.get(name, FIGURES)}
     slow = {(figure, name) for figure in ("shares", "q3") for name in ("criteo", "clicks")}
     assert set(found) == wanted - slow
     report = Path(told["report"]).read_text()
     for figure in found.values():
+        assert figure["missing"] == 0
         assert Path(figure["plot"]).read_bytes().startswith(b"\x89PNG")
         assert Path(figure["results"]).exists()
         assert figure["title"] in report
@@ -65,7 +72,7 @@ def ratio(told: dict[str, Any], name: str, data: str, series: str, x: float) -> 
 @pytest.mark.timeout(1800)
 def test_on_generated_clicks(tmp_path: Path) -> None:
     told = evaluated(tmp_path)  # as without real data
-    check(told, ["clicks", "bandit", "wide", "service"])
+    check(told, ["clicks", "clicks-pairs", "bandit", "wide", "service", "tables"])
     assert ratio(told, "q1", "clicks", "counts: logistic regression", 10) < 1.03
     assert ratio(told, "q2", "clicks", "counts: logistic regression", 1) < 1.08
     assert ratio(told, "latency", "service", "a row, no cache", 39) < 283.69  # the paper's
@@ -84,8 +91,8 @@ def test_on_movielens_and_criteo(
     words = [word for name in names for word in ("--on", name)]
     told = evaluated(tmp_path, "--data", str(DATA), *words)
     check(told, names)
-    trees = ratio(told, "regression", "movielens-ratings", "counts: boosted trees, ε = 1", 10)
-    assert trees < 1.05
+    trees = ratio(told, "regression", "movielens-ratings", "counts: boosted trees, ε = 1", 3)
+    assert trees < 1.06
     assert ratio(told, "q2", "movielens", "counts: boosted trees", 1) < 1.05
     assert ratio(told, "q1", "movielens", "counts: logistic regression", 0.8) < 1.03
     assert ratio(told, "q1", "criteo", "counts: logistic regression", 10) < 1.03

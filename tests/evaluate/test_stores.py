@@ -322,7 +322,7 @@ def test_pieces_are_all_rows_once_in_order_and_fit_into_windows(
 ) -> None:
     data = without_future(small(rows, batch=batch))
     first = min(first, data.past - 1)
-    found = numbers(pieces(data, first, stepping(hot, step, window)))
+    found = numbers(pieces(data, first, stepping(hot, step, window), hot))
     assert [row for piece in found for row in piece] == list(range(first, data.past))
     assert all(0 < len(piece) <= window for piece in found)
 
@@ -331,14 +331,14 @@ def test_pieces_are_all_rows_once_in_order_and_fit_into_windows(
 @given(st.integers(20, 200), st.integers(1, 60), st.integers(1, 20), st.integers(1, 70))
 def test_the_last_pieces_are_steps(rows: int, hot: int, step: int, batch: int) -> None:
     data, step = small(rows, batch=batch), min(step, hot)
-    newest = [len(piece) for piece in numbers(pieces(data, 0, stepping(hot, step))) if piece]
+    newest = [len(piece) for piece in numbers(pieces(data, 0, stepping(hot, step), hot)) if piece]
     whole = min(2 * hot, data.past) // step
     assert newest[len(newest) - whole :] == [step] * whole
 
 
 def test_pieces_do_not_depend_on_large_batches() -> None:
     data = small(500, batch=400)
-    found, others = (numbers(pieces(d, 0, stepping(40, 8))) for d in (data, small(500)))
+    found, others = (numbers(pieces(d, 0, stepping(40, 8), 40)) for d in (data, small(500)))
     assert found[-10:] == others[-10:]
 
 

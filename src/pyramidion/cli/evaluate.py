@@ -10,9 +10,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +30,15 @@ from pyramidion.durations import microseconds
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
+    from pyramidion.evaluate.beside import Beside
     from pyramidion.evaluate.datasets import DataSet
     from pyramidion.evaluate.kept import Kept, Measured
     from pyramidion.evaluate.points import Figure, Job
 
 ALL = "all"
-ALL_CLICKS = 1_000_000
-HOUR = 3_600.0
-"""Generated clicks and time for all figures, unless more is asked for."""
+ALL_CLICKS = 300_000
+HOUR, QUICK_TIME = 3_600.0, 300.0
+"""Generated clicks and time for all figures, and for a quick run, unless more is asked for."""
 SEEDS, QUICK_SEEDS = 3, 1
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}"
 
@@ -92,15 +93,15 @@ def add(commands: Commands[Parser]) -> None:
         "--clicks",
         metavar="ROWS",
         type=_positive,
-        help="how many clicks are generated (default: 45 million, a million for all, 60,000 with "
-        "--quick)",
+        help="how many clicks are generated (default: 45 million for q1, q2 and values, a million "
+        "for others, 300,000 for all, 60,000 with --quick)",
     )
     evaluating.add_argument(
         "--within",
         metavar="DURATION",
         type=_duration,
         help="begin nothing new after so long, as 30m: what is left is done when the command is "
-        "given again (default: 1h for all, else none)",
+        "given again (default: 5m with --quick, 1h for all, else none)",
     )
     evaluating.add_argument(
         "--again", action="store_true", help="forget what was measured, and measure again"
@@ -131,21 +132,15 @@ def evaluate(arguments: argparse.Namespace) -> None:
     from pyramidion.evaluate import experiments
 
     began = time.perf_counter()
-    chosen = _chosen(arguments.name, experiments.EXPERIMENTS)
-    if arguments.data is not None and not arguments.data.is_dir():
-        raise SchemaError(f"{arguments.data} is no directory; give one with --data")
-    if arguments.name == ALL and not arguments.quick:
-        arguments.seeds = arguments.seeds or 1
-        arguments.clicks = arguments.clicks or ALL_CLICKS
-    found = _found(arguments, chosen, experiments)
-    within = arguments.within or (HOUR if arguments.name == ALL else math.inf)
+    asked = planned(arguments)
+    usual = QUICK_TIME if arguments.quick else HOUR if arguments.name == ALL else math.inf
+    within = arguments.within or usual
     output = arguments.output / "quick" if arguments.quick else arguments.output
     output.mkdir(parents=True, exist_ok=True)
     ours_to_interrupt()
     done: dict[str, Measured] = {}
     with _terminable():
-        planned = list(_planned(arguments, chosen, found))
-        for figure, jobs, until in _turns(planned, done, began + within):
+        for figure, jobs, until in _turns(asked, done, began + within):
             latest = _measured(arguments, figure, jobs, output, done, until)
             done[figure.slug] = latest
             _reported(output, latest, list(experiments.EXPERIMENTS))
@@ -163,6 +158,19 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 
 # --- what is asked for -------------------------------------------------------------------------
+
+
+def planned(arguments: argparse.Namespace) -> list[tuple[Figure, Sequence[Job]]]:
+    """The figures that are asked for and their jobs, of which none is done here."""
+    from pyramidion.evaluate import experiments
+
+    chosen = _chosen(arguments.name, experiments.EXPERIMENTS)
+    if arguments.data is not None and not arguments.data.is_dir():
+        raise SchemaError(f"{arguments.data} is no directory; give one with --data")
+    if arguments.name == ALL and not arguments.quick:
+        arguments.seeds = arguments.seeds or 1
+        arguments.clicks = arguments.clicks or ALL_CLICKS
+    return list(_planned(arguments, chosen, _found(arguments, chosen, experiments)))
 
 
 def _chosen(name: str, known: Mapping[str, Any]) -> list[Any]:
@@ -204,21 +212,34 @@ def _planned(
     """Figures and their jobs."""
     from pyramidion.evaluate.experiments import concerns
 
-    among_all, some = arguments.name == ALL and not arguments.quick, False
+    among = found if arguments.name == ALL else None
+    some = False
     seeds = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS)
     for experiment in chosen:
         for data in found:
-            if not concerns(experiment.name, data, among_all=among_all):
+            if not concerns(experiment.name, data, among=among):
                 continue
             planned = experiment.plan(data, quick=arguments.quick, seeds=seeds)
             if planned is not None:
                 some = True
-                yield planned
+                figure, jobs = planned
+                yield replace(figure, rows=data.rows), jobs
     if not some:
         raise SchemaError(
             f"{arguments.name} concerns none of the data sets {', '.join(d.name for d in found)}; "
             f"give the directory of others as --data"
         )
+
+
+def needed(
+    arguments: argparse.Namespace, jobs: Sequence[Job], done: Collection[str] = ()
+) -> list[Job]:
+    """The jobs of a figure: among all figures those alone that it needs, and those done before.
+
+    A quick run has few anyhow.
+    """
+    thinned = arguments.name == ALL and not arguments.quick
+    return [job for job in jobs if not (thinned and job.more) or job.key in done]
 
 
 def _command(arguments: argparse.Namespace, figure: Figure) -> str:
@@ -267,14 +288,15 @@ def _measured(
     from pyramidion.evaluate import kept, running
 
     command = _command(arguments, figure)
-    plan = kept.Plan(figure, [job.key for job in jobs], command)
     again = arguments.again and figure.slug not in done
-    there = (
+    jobs = needed(arguments, jobs, set() if again else kept.done(output, figure.slug))
+    plan = kept.Plan(figure, [job.key for job in jobs], command)
+    lending = (
         list(done)
         if arguments.again
         else [found.figure.slug for found in kept.all_measured(output)]
     )
-    lenders = [kept.place(output, slug) for slug in there if slug != figure.slug]
+    lenders = [kept.place(output, slug) for slug in lending if slug != figure.slug]
     run = kept.here(time.time(), command)
     results = kept.Kept(output, plan, run, again=again, lenders=lenders)
     left = running.waiting(jobs, results)
@@ -345,12 +367,13 @@ def _reported(output: Path, latest: Measured, order: Sequence[str]) -> None:
 def _summed_up(measured: Measured) -> str:
     """A figure as a table: each mean, with the paper's number and the target where they stand."""
     from pyramidion.evaluate.axes import number
-    from pyramidion.evaluate.beside import compared
+    from pyramidion.evaluate.beside import compared, times
     from pyramidion.evaluate.report import shown
     from pyramidion.evaluate.running import means
 
     figure = measured.figure
-    beside = {(b.series, b.ours.x): b for b in compared(figure, measured.points) if b.ours}
+    found = compared(figure, measured.points)
+    beside = {(b.series, b.ours.x): b for b in found if b.ours and b.of == figure.shows}
     rows = []
     for series, line in means(measured.points, figure.shows).items():
         for mean in line:
@@ -360,7 +383,22 @@ def _summed_up(measured: Measured) -> str:
             verdict = known.verdict if known else ""
             rows.append([series, number(mean.x), shown(mean.mean), *cells, verdict])
     head = ["series", figure.x_label, figure.shows, "paper", "target", ""]
-    return f"\n{figure.title}\n{table(head, rows)}\n"
+    others = [_other(b) for b in found if b.ours and (b.series, b.ours.x) not in beside]
+    summary = f"\n{figure.title}\n{table(head, rows)}\n"
+    if others:
+        summary += f"\n{table(['beside', '', 'ours', 'paper', 'target', ''], others)}\n"
+    faster = times(measured.points) if figure.name == "retraining" else ""
+    return f"{summary}{faster}\n" if faster else summary
+
+
+def _other(beside: Beside) -> list[str]:
+    """What one line is worth beside another, as a row."""
+    from pyramidion.evaluate.axes import number
+    from pyramidion.evaluate.report import ours
+
+    known = ["" if value is None else number(value) for value in (beside.paper, beside.target)]
+    place = "mean" if beside.x is None else number(beside.x)
+    return [beside.series, place, ours(beside), *known, beside.verdict]
 
 
 def _plain(done: Sequence[Measured], output: Path) -> dict[str, Any]:
@@ -389,6 +427,7 @@ def _plain_figure(measured: Measured, output: Path) -> dict[str, Any]:
         "shows": figure.shows,
         "series": {series: [asdict(mean) for mean in line] for series, line in lines.items()},
         "beside": [asdict(found) | {"verdict": found.verdict} for found in beside],
+        "missing": measured.missing,
         "command": measured.plan.command,
         "plot": str(output / f"{figure.slug}.png"),
         "results": str(kept.place(output, figure.slug)),

@@ -5,7 +5,8 @@ shares the budget of later windows by them. To show that with a past of one wind
 rows are a window of their own: they pay all of their budget for the weights and are not
 counted. The rest pays for its counts alone. No row is in both, so every row has the whole
 promise, as in the paper (appendix, "Private Weighted Noise Infusion"). Groups are chosen from
-such rows by the same rule.
+such rows by the same rule, or from rows that are counted, too: then these pay a share of their
+budget for the choice, and what is left for their counts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -28,6 +30,8 @@ from pyramidion.settings import Settings
 
 BEYOND = 1e6
 """An ε that hides nothing."""
+
+WHOLE = Fraction(1)
 
 
 def private_shares(
@@ -55,10 +59,16 @@ def coded_rows(batches: Iterable[pa.RecordBatch], schema: Schema, settings: Sett
 
 
 def chosen_groups(
-    coded: Coded, schema: Schema, settings: Settings, *, number: int, method: Method
+    coded: Coded,
+    schema: Schema,
+    settings: Settings,
+    *,
+    number: int,
+    method: Method,
+    share: Fraction = WHOLE,
 ) -> list[tuple[str, ...]]:
-    """Groups by a method, chosen with all of these rows' budget; exactly where epsilon is inf."""
+    """Groups by a method, chosen with a share of these rows' budget; exactly at epsilon = inf."""
     unit, budget = budget_of(settings)
     wanted = Wanted(number=number)
-    found = select(coded, wanted, method=method, budget=budget, unit=unit, k=settings.k)
+    found = select(coded, wanted, method=method, budget=share * budget, unit=unit, k=settings.k)
     return [tuple(schema.feature_names[feature] for feature in group) for group in found]

@@ -97,6 +97,12 @@ def place(folder: Path, slug: str) -> Path:
     return folder / "results" / f"{slug}.parquet"
 
 
+def done(folder: Path, slug: str) -> set[str]:
+    """The keys of a figure's jobs that were done."""
+    path = place(folder, slug)
+    return set(_read(path)[1]) if path.exists() else set()
+
+
 class Kept:
     """The results of one figure. With ``again``, what was there is forgotten.
 

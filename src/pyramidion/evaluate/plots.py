@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,8 @@ def draw(figure: Figure, points: Sequence[Point], folder: Path) -> Path:
 def _drawn(figure: Figure, found: Lines) -> Page:
     if figure.bars:
         return bars.drawn(figure, found)
+    plain = [known for known in figure.references if known.of == figure.shows and not known.by]
+    figure = replace(figure, references=plain)
     lines = {series: line for series, line in found.items() if _is_shown(figure, series)}
     page, axes = _page(figure)
     across, upright = _scales(figure, lines)

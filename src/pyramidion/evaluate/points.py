@@ -36,7 +36,9 @@ class Point:
 class Job:
     """A piece of work of a figure, told by plain parameters.
 
-    ``cost`` is a guess at its seconds, for the progress bar alone.
+    ``cost`` is a guess at its seconds on a machine that does nothing else, for the progress bar
+    and for what all figures take together. What tells ``more`` than the figure needs is measured
+    where that figure is asked for, and not among all.
     """
 
     figure: str
@@ -45,6 +47,7 @@ class Job:
     about: Mapping[str, Any]
     run: Callable[[], Sequence[Point]] = field(compare=False, repr=False)
     cost: float = 1.0
+    more: bool = False
 
     @property
     def key(self) -> str:
@@ -55,14 +58,25 @@ class Job:
 
 @dataclass(frozen=True)
 class Reference:
-    """A number of the paper (or a target of ours) to be drawn beside our lines."""
+    """A number of the paper (or a target of ours) to stand beside our lines."""
 
     series: str
     ratio: float
     x: float | None = None
-    """Where on the x axis; None: a line over all of it."""
+    """Where on the x axis; None: a line over all of it, or the mean over all of it where it is of
+    two lines."""
     source: str = "paper"
     note: str = ""
+    of: str = "ratio"
+    """Which field of the points it is a number of."""
+    by: str = ""
+    """The series that ours is divided by: what one choice is worth beside another."""
+    by_x: float | None = None
+    """Where that is, if it is somewhere else."""
+    rows: int = 0
+    """With fewer rows than these it is not judged."""
+    aim: bool = True
+    """Whether it is to be reached: what the paper loses by a poor choice is not."""
 
 
 OF_SEEDS = "least to most of several seeds"
@@ -93,6 +107,8 @@ class Figure:
     """Whether each series is one number, drawn as a bar."""
     band: str = OF_SEEDS
     """What the band around a line is."""
+    rows: int = 0
+    """Of the data set; 0: nobody told."""
 
     @property
     def slug(self) -> str:

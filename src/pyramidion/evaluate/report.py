@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyramidion.evaluate import paper
+from pyramidion.evaluate import paper, paper_tables, shortfalls
 from pyramidion.evaluate.axes import number
-from pyramidion.evaluate.beside import Beside, compared
+from pyramidion.evaluate.beside import Beside, compared, times
 from pyramidion.evaluate.kept import Measured, Run
 from pyramidion.evaluate.points import Point
 from pyramidion.evaluate.running import Mean, means
@@ -154,6 +154,7 @@ def write(folder: Path, figures: Sequence[Measured]) -> tuple[Path, Path]:
     blocks: list[Block] = [Heading(TITLE, 1), Words(_introduced(figures))]
     for measured in figures:
         blocks += section(measured, folder)
+    blocks += _methods()
     page, text = folder / "report.html", folder / "report.md"
     body = "\n".join(block.html() for block in blocks)
     page.write_text(
@@ -164,6 +165,16 @@ def write(folder: Path, figures: Sequence[Measured]) -> tuple[Path, Path]:
     )
     text.write_text("\n\n".join(block.markdown() for block in blocks) + "\n", encoding="utf-8")
     return page, text
+
+
+def _methods() -> list[Block]:
+    """What the paper measured on and with, and what is here instead."""
+    return [
+        Heading("Workloads and parameters"),
+        Words("The paper's tables of them, with ours beside."),
+        Table(paper_tables.WORKLOAD, paper_tables.WORKLOADS),
+        Table(paper_tables.PARAMETER, paper_tables.parameters()),
+    ]
 
 
 def _introduced(figures: Sequence[Measured]) -> str:
@@ -178,7 +189,9 @@ def _introduced(figures: Sequence[Measured]) -> str:
     return (
         "Losses on the future, divided by that of the raw baseline on all rows of the past: below "
         f"1 beats it. Of {len(judged)} targets {met} were met and {missed} missed; "
-        f"{len(judged) - met - missed} were not measured here."
+        f"{len(judged) - met - missed} were not measured here: targets of 45 million rows are "
+        "judged on as many. Where there is no target our number stands beside the paper's, which "
+        "had other rows, and more of them."
     )
 
 
@@ -190,10 +203,13 @@ def section(measured: Measured, folder: Path) -> list[Block]:
         blocks.append(Words(f"Unfinished: {measured.missing} of its jobs are still to be done."))
     finding = paper.FINDINGS.get(figure.name, "")
     blocks += [Words(text) for text in (figure.text, finding and f"The paper: {finding}") if text]
+    short = shortfalls.SHORTFALLS.get(figure.name, "")
+    blocks += [Words(f"Where it falls short: {short}")] if short else []
     blocks += [Words(told) for told in [_baselines(measured)] if told]
     beside = compared(figure, measured.points)
     if beside:
         blocks.append(Table(BESIDE, [_told(found) for found in beside]))
+    blocks += _further(measured)
     blocks.append(Picture(folder / f"{figure.slug}.png", figure.title))
     lines = means(measured.points, figure.shows)
     head = ["series", figure.x_label, "mean", "least", "most", "seeds"]
@@ -202,13 +218,22 @@ def section(measured: Measured, folder: Path) -> list[Block]:
     return blocks + _provenance(measured)
 
 
+def _further(measured: Measured) -> list[Block]:
+    """What some figures tell beside their points."""
+    if measured.figure.name == "retraining":
+        return [Words(told) for told in [times(measured.points)] if told]
+    if measured.figure.name == "latency":
+        return [Table(paper_tables.PART, paper_tables.PARTS), Words(paper_tables.PARTS_OF_OURS)]
+    return []
+
+
 BESIDE = ("series", "at", "paper", "ours", "target", "verdict", "where in the paper")
 
 
 def _told(beside: Beside) -> list[str]:
     return [
         beside.series,
-        "its best" if beside.x is None else number(beside.x),
+        _place(beside),
         _ratio(beside.paper),
         ours(beside),
         _ratio(beside.target),
@@ -217,11 +242,18 @@ def _told(beside: Beside) -> list[str]:
     ]
 
 
+def _place(beside: Beside) -> str:
+    if beside.x is not None:
+        return number(beside.x)
+    return "its best" if beside.of else "on average"
+
+
 def ours(beside: Beside) -> str:
     """Our number, and where it was measured if that is not the same place."""
     if beside.ours is None:
         return "-"
-    elsewhere = "" if beside.ours.x == beside.x else f" at {number(beside.ours.x)}"
+    there = beside.ours.x == beside.x or math.isnan(beside.ours.x)
+    elsewhere = "" if there else f" at {number(beside.ours.x)}"
     return f"{shown(beside.ours.mean)}{elsewhere}"
 
 

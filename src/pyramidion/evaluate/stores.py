@@ -8,7 +8,9 @@ asked about future rows with `Pyramid.snapshot`.
 A store of many windows reads weights from one window and uses them from the next one on. Where
 the past is one window, there is none to read from. As in the paper, its oldest rows are then set
 *aside*: weights are read from them with all of their budget, they are not counted, and the rest
-is counted by these weights (`pyramidion.evaluate.aside`).
+is counted by these weights (`pyramidion.evaluate.aside`). Groups are chosen so, too; or from all
+rows, for a share of their budget, as of a history that is there before it is counted; or by the
+store itself, from its first window.
 
 The noise of a store cannot be repeated, on purpose. So a seed numbers repetitions here; it
 decides what an estimator draws and nothing else.
@@ -23,6 +25,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,6 +60,12 @@ MANY = 5_000_000
 DELTA = 1e-9
 """The chance that the promise of Gaussian noise fails."""
 
+OPTIONAL = ("judged", "leaky", "choosing", "paying")
+"""What a setup tells of itself only where it is so."""
+
+TABLES = 0.99
+"""What the tables of groups that a store chose have of what it keeps back: it chooses once."""
+
 FOREVER = "36500d"
 
 
@@ -77,13 +87,18 @@ class Setup:
     aside: float = 0.0
     """The share of the past, its oldest rows, that is not counted."""
     groups: int = 0
-    """How many groups are chosen from the rows aside and counted, too."""
+    """How many groups are chosen and counted, too: from the rows aside with all of their budget."""
+    paying: float = 0.0
+    """Or from all rows that are counted, with this share of their budget; the rest counts them."""
     selection: Method = "top-k"
     """How they are chosen; by a method that leaks, without regard to ε."""
     group_share: float = 0.1
     """What their tables have of the budget together."""
     judged: bool = False
     """Whether models are given those alone whose sealed tables tell more than their parts."""
+    choosing: float = 0.0
+    """What windows keep back for groups that the store itself chooses, from its first window, and
+    counts from the second on; 0: they are chosen from rows aside, before."""
     open: bool = False
     """Whether features of declared values are counted in sketches, too."""
     knobs: dict[str, Any] = field(default_factory=dict)
@@ -109,6 +124,7 @@ class Setup:
             "columns": ("log-odds",),
             "shares": shares(data) if weighted else None,
             "weights": self.shares if self.by_weights else "equal",
+            "selection_share": self.paying,
             "rows": 1 if self.epsilon < math.inf and (noise == "laplace" or many) else 5,
             "buckets": 1_048_576 if many else 65_536,
         }
@@ -125,15 +141,24 @@ class Setup:
 
         Two stores differ in all of their noise, and that by more than few groups bring.
         """
-        return self.groups > 0 and not self.judged
+        return self.groups > 0 and self.aside > 0 and not self.judged
 
     def told(self) -> dict[str, Any]:
         """All of it as JSON has it; rows aside and groups where there are some."""
-        rarely = ("aside", "groups", "selection", "group_share", "judged", "leaky")
+        rarely = (
+            "aside",
+            "groups",
+            "selection",
+            "group_share",
+            "judged",
+            "leaky",
+            "choosing",
+            "paying",
+        )
         plain = {f: getattr(self, f) for f in self.__dataclass_fields__ if f not in rarely}
         aside = {"aside": self.aside} if self.aside else {}
         grouped = {f: getattr(self, f) for f in rarely[1:4]} if self.groups else {}
-        grouped |= {name: True for name in ("judged", "leaky") if getattr(self, name)}
+        grouped |= {f: getattr(self, f) for f in OPTIONAL if getattr(self, f)}
         return plain | {"epsilon": str(self.epsilon)} | aside | grouped
 
     def but(self, **changed: Any) -> Setup:
@@ -180,12 +205,17 @@ def counted(data: DataSet, setup: Setup) -> Iterator[Pyramid]:
     if setup.by_weights:
         found = private_shares(data.read(0, first), schema, settings, exact=setup.leaky)
         settings = replace(settings, shares=found)
-    if setup.groups:
+    hot = settings.hot_rows or 1
+    if setup.choosing:
+        settings = choosing(data, setup, settings, first)
+    elif setup.groups:
         schema, settings = grouped(data, setup, schema, settings, first)
     with _created(data, first, schema, settings) as (store, clock):
-        for batch in pieces(data, first, settings):
+        for batch in pieces(data, first, settings, hot):
             clock.now = time_of(batch, -1)
             store.observe(batch)
+        if setup.choosing:
+            clock.now = _leaving(data, settings, hot)
         store.advance()
         yield store
 
@@ -222,11 +252,16 @@ def _created(
 def grouped(
     data: DataSet, setup: Setup, schema: Schema, settings: Settings, first: int
 ) -> tuple[Schema, Settings]:
-    """A schema with groups chosen from the rows aside, and settings with their tables' shares."""
+    """A schema with groups chosen from rows, and settings with their tables' shares.
+
+    What rows that are counted pay for it is kept back from their tables (`selection_share`).
+    """
     leaks = setup.selection == LEAKY
     paying = replace(settings, epsilon=math.inf) if leaks else settings
     asked: dict[str, Any] = {"number": setup.groups, "method": setup.selection}
-    coded = coded_rows(data.read(0, first), schema, paying)
+    read = data.read(first, data.past) if setup.paying else data.read(0, first)
+    asked["share"] = Fraction(repr(setup.paying)) if setup.paying else Fraction(1)
+    coded = coded_rows(read, schema, paying)
     for group in chosen_groups(coded, schema, paying, **asked):
         schema = schema.plus(group)
     shares = {name: settings.share(name) for name in schema.feature_names}
@@ -236,13 +271,39 @@ def grouped(
     return schema, replace(settings, shares=shares | each)
 
 
-def pieces(data: DataSet, first: int, settings: Settings) -> Iterator[pa.RecordBatch]:
+def choosing(data: DataSet, setup: Setup, settings: Settings, first: int) -> Settings:
+    """Settings of a store that chooses groups from its first window, once, and counts them then.
+
+    That window is hot as a whole when the next one opens: rows are kept for a time, not by number.
+    """
+    second = first + (data.past - first) // setup.windows
+    began, ended = (time_of(next(data.read(row, row + 1))) for row in (first, second))
+    kept = timedelta(seconds=math.ceil(ended - began) + 1)
+    return replace(
+        settings,
+        hot_window=kept,
+        hot_rows=None,
+        hot_step=timedelta(seconds=1),
+        selection_share=setup.choosing,
+        selection_tables=TABLES,
+        selection_groups=setup.groups,
+        selection_every=setup.windows,
+    )
+
+
+def _leaving(data: DataSet, settings: Settings, hot: int) -> float:
+    """When of the past so many rows are hot and those before them have left, none coming since."""
+    border = data.past - hot + (settings.step_rows or 1) - 1
+    return time_of(next(data.read(border, border + 1))) + (settings.hot_window_us or 0) / 1e6 - 1
+
+
+def pieces(data: DataSet, first: int, settings: Settings, hot: int) -> Iterator[pa.RecordBatch]:
     """The past in batches that fit into windows; towards its end in steps of the hot window.
 
     So the hot window is full to the row, and so is the last window.
     """
     most = settings.window_rows or data.rows
-    hot, step = settings.hot_rows or 1, min(settings.step_rows or 1, most)
+    step = min(settings.step_rows or 1, most)
     border = max(first, data.past - 2 * hot)
     border += (data.past - border) % step
     for batch in data.read(first, border):

@@ -24,7 +24,7 @@ from pyramidion.evaluate.experiments.sketches import BIAS, SKETCHING
 from pyramidion.evaluate.experiments.tuning import TUNING
 from pyramidion.evaluate.experiments.values import VALUES
 from pyramidion.evaluate.experiments.width import WIDE, WIDTH
-from pyramidion.evaluate.experiments.windows import SUMMING, WINDOWING
+from pyramidion.evaluate.experiments.windows import SUMMING, TABLES, WINDOWING, no_rows
 
 EXPERIMENTS: dict[str, Experiment] = {
     found.name: found
@@ -36,7 +36,10 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """In the order of the report."""
 
-CLICKS, QUICK_CLICKS = 45_000_000, 60_000
+CLICKS, FEWER_CLICKS, QUICK_CLICKS = 45_000_000, 1_000_000, 60_000
+AT_SCALE = ("q1", "q2", "values")
+"""Experiments on as many clicks as the paper had rows; others, which fill stores again and again,
+take fewer."""
 SHOWN, QUICK_SHOWN = 200_000, 4_000
 """Rows of a day of the generated bandit."""
 ROWS, QUICK_ROWS = 80_000, 4_000
@@ -44,8 +47,10 @@ ROWS, QUICK_ROWS = 80_000, 4_000
 RATES = {"clicks": 0.257, "clicks-rare": 0.0334}
 """Click rates of Criteo-Kaggle and Criteo-Full."""
 
-AMONG_ALL = dict.fromkeys(RATES, ("q1", "q2"))
-"""What generated clicks are for where all is asked for: the rest is told by real rows, sooner."""
+AMONG_ALL = {**dict.fromkeys(RATES, AT_SCALE), PAIRS: ("recall",)}
+"""What generated clicks are for where all is asked for beside real rows, which tell the rest."""
+MAIN = "clicks"
+"""The generated clicks that are for everything where all is asked for without real rows."""
 ALONE = ("tuning",)
 """Experiments that are made only where they are asked for: how parameters were chosen."""
 
@@ -72,6 +77,7 @@ MADE: dict[str, Callable[[bool], DataSet]] = {
     "bandit": lambda quick: bandits.generate(QUICK_SHOWN if quick else SHOWN),
     "wide": lambda quick: wide.generate(QUICK_ROWS if quick else ROWS),
     SERVICE: lambda _: rows_to_serve(),
+    TABLES: lambda _: no_rows(),
 }
 """Generated ones, from whether a run is quick."""
 
@@ -81,20 +87,24 @@ MADE_FOR = {
     "movielens-ratings": ("regression", "evolution"),
     "wide": ("wide", "width"),
     SERVICE: ("latency",),
+    TABLES: ("window-noise",),
 }
 """The experiments that a data set is for, where it is not for all."""
 
-NEED_THEIRS = ("bandit", "regression", "latency", "wide", "width")
+NEED_THEIRS = ("bandit", "regression", "latency", "wide", "width", "window-noise")
 """Experiments that take no other rows than those made for them."""
 
 
-def concerns(experiment: str, data: DataSet, *, among_all: bool) -> bool:
-    """Whether an experiment is made on a data set, alone or where all figures are asked for."""
+def concerns(experiment: str, data: DataSet, *, among: Sequence[DataSet] | None = None) -> bool:
+    """Whether an experiment is made on a data set: alone, or among all figures on all data sets."""
     if data.made_for:
         return experiment in data.made_for
-    if experiment in NEED_THEIRS or (among_all and experiment in ALONE):
+    if experiment in NEED_THEIRS or (among is not None and experiment in ALONE):
         return False
-    return not among_all or experiment in AMONG_ALL.get(data.name, (experiment,))
+    real = any(other.name in REAL and not other.made_for for other in among or ())
+    if among is None or data.name not in AMONG_ALL or (data.name == MAIN and not real):
+        return True
+    return experiment in AMONG_ALL[data.name]
 
 
 def data_sets(
@@ -107,9 +117,9 @@ def data_sets(
 ) -> list[DataSet]:
     """The data sets in a folder, or in the folders of it, and generated ones.
 
-    What is made for one experiment only where that is among the names. Clicks with planted pairs
-    and ratings by people, which are for groups, only where they are asked for; ``rows`` is how many
-    clicks there are.
+    What is made for one experiment only where that is among the names, as clicks with planted pairs
+    for ``recall``; ratings by people, which are for groups, only where they are asked for. ``rows``
+    is how many clicks there are: by default as many as the experiments of these names take.
     """
 
     def wanted(name: str) -> bool:
@@ -125,10 +135,11 @@ def data_sets(
             f"(MovieLens), train.txt or train.parquet (Criteo), random/all/all.csv (Open Bandit, "
             f"for experiment bandit), or one of such folders"
         )
-    if on is not None and PAIRS in on:
+    if PAIRS in on if on is not None else "recall" in names:
         found.append(with_planted(quick))
     found += [make(quick) for name, make in MADE.items() if wanted(name)]
-    usual = QUICK_CLICKS if quick else CLICKS
+    many = CLICKS if set(names) & set(AT_SCALE) else FEWER_CLICKS
+    usual = QUICK_CLICKS if quick else many
     return found + [
         replace(clicks.generate(rows or usual, rate=rate), name=name)
         for name, rate in RATES.items()

@@ -94,7 +94,7 @@ def _exact(data: Bandit, world: World, quick: bool, seeds: int) -> tuple[Figure,
 
 def _job(data: Bandit, told: Mapping[str, Any], run: Callable[[], list[Point]]) -> Job:
     about = {**told, "days": len(data.days)}
-    return Job(NAME, data.fingerprint, about, run, cost=5 + data.days[-1][1] / 30_000)
+    return Job(NAME, data.fingerprint, about, run, cost=1 + data.days[-1][1] / 70_000)
 
 
 def _valued(

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from pyramidion.checks import Value
 from pyramidion.evaluate.count_models import CountModel, logistic, models, trees
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, lead
+from pyramidion.evaluate.experiments.experiment import (
+    LARGE,
+    QUICK,
+    Experiment,
+    baseline,
+    cost,
+    lead,
+)
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -66,7 +73,7 @@ def _job(data: DataSet, setup: Setup, changes: Any, seed: int) -> Job:
         with counted(data, setup) as filled:
             return [replace(point, seed=seed) for point in changes(data, filled)]
 
-    return Job("evolution", data.fingerprint, about, run, cost=10 + data.past / 50_000)
+    return Job("evolution", data.fingerprint, about, run, cost=2 * cost(data, setup, 4))
 
 
 def removed(data: DataSet) -> str:
@@ -144,7 +151,7 @@ def _without(data: DataSet) -> Job:
         return [Point(f"raw, trained again without {name}", AFTER, loss=found.loss)]
 
     about = {"raw": model.name, "without": name}
-    return Job("evolution", data.fingerprint, about, run, cost=1 + data.past / 40_000)
+    return Job("evolution", data.fingerprint, about, run, cost=2 + data.past / 200_000)
 
 
 EVOLUTION = Experiment("evolution", "losses when the workload changes without raw history", plan)

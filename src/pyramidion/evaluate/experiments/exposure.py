@@ -16,7 +16,7 @@ from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup, beginning, time_of
 
 PLACES, QUICK_PLACES = 20, 4
-WINDOWS = 10
+WINDOWS, QUICK_WINDOWS = 10, 3
 STEPS = 4
 """Steps of the hot window."""
 EPSILON = 1.0
@@ -35,6 +35,7 @@ def plan(
     """Rows within reach against rows collected."""
     if data.rows >= LARGE or data.schema.labels[0].continuous:
         return None
+    windows = QUICK_WINDOWS if quick else WINDOWS
     figure = Figure(
         name="exposure",
         data=data.name,
@@ -46,9 +47,9 @@ def plan(
         references=references("exposure", data.name),
         text=f"At each moment what the store's own exposure report says of raw rows within reach. "
         f"{100 * hot(data):g} % of the past is hot; of the rest there are tables alone, under "
-        f"noise at ε = {EPSILON:g}, in {WINDOWS} windows.",
+        f"noise at ε = {EPSILON:g}, in {windows} windows.",
     )
-    setup = Setup(hot(data), EPSILON, windows=WINDOWS, knobs=QUICK if quick else {})
+    setup = Setup(hot(data), EPSILON, windows=windows, knobs=QUICK if quick else {})
     return figure, [_replayed(data, setup, QUICK_PLACES if quick else PLACES)]
 
 
@@ -58,7 +59,7 @@ def _replayed(data: DataSet, setup: Setup, places: int) -> Job:
     def run() -> list[Point]:
         return [point for found in _told(data, setup, places) for point in found]
 
-    return Job("exposure", data.fingerprint, about, run, cost=5 + data.past / 50_000)
+    return Job("exposure", data.fingerprint, about, run, cost=2 + data.past / 80_000)
 
 
 def _told(data: DataSet, setup: Setup, places: int) -> Iterator[list[Point]]:

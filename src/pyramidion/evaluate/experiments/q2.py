@@ -10,8 +10,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyramidion.evaluate.count_models import LOGISTIC, TREES, mechanism, models
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.count_models import (
+    LOGISTIC,
+    NETWORK,
+    TREES,
+    CountModel,
+    mechanism,
+    models,
+)
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job
@@ -26,6 +33,10 @@ EPSILONS = (0.03, 0.1, 0.2, 0.33, 1.0, 3.0, math.inf)
 LARGE_EPSILONS = (0.01, 0.1, 0.2, 1.0)
 QUICK_EPSILONS = (0.1, 1.0)
 FEWER_EPSILONS = (0.1, 0.33, 1.0, 3.0)
+TELLING = (0.1, 1.0, math.inf)
+"""What tells most of a choice; the others where they are asked for."""
+FROM_GENERATED = (0.1, 0.2, 1.0, math.inf)
+"""What generated clicks are asked among all figures."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "Laplace": {"mechanism": "laplace"},
@@ -37,6 +48,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """What is changed in each line of ``noise``."""
 
+NETWORKED = ("Gaussian", "equal shares")
+"""The lines that the paper has of Criteo's neural network: with and without weights."""
+
 
 def hot(data: DataSet) -> float:
     """The share of the past that is hot while noise is what varies."""
@@ -47,6 +61,14 @@ def _epsilons(data: DataSet, quick: bool) -> tuple[float, ...]:
     if quick:
         return QUICK_EPSILONS
     return LARGE_EPSILONS if data.rows >= LARGE else EPSILONS
+
+
+def chosen(data: DataSet, *, quick: bool = False, network: bool = False) -> list[CountModel]:
+    """The models of a choice: a linear one and trees; and Criteo's neural network at few places."""
+    named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
+    if network and kind(data.name) == "criteo" and not quick:
+        named = (*named, NETWORK)
+    return [model for model in models(data) if model.name in named]
 
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
@@ -63,9 +85,10 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]]:
     )
     repeated = 1 if data.rows >= LARGE else seeds
     jobs = [
-        store("q2", data, setup, models(data, quick=quick), epsilon, seed=seed)
+        store("q2", data, setup, models(data, quick=quick), epsilon, seed=seed, more=more)
         for epsilon in _epsilons(data, quick)
         for setup in [Setup(hot(data), epsilon=epsilon, knobs=QUICK if quick else {})]
+        for more in [kind(data.name) == "clicks" and epsilon not in FROM_GENERATED]
         for seed in range(repeated)
     ]
     return figure, [baseline(data), *jobs]
@@ -75,8 +98,6 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
     """One model against ε, one choice changed in each line."""
     if data.rows >= LARGE:
         return None
-    named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
-    chosen = [model for model in models(data) if model.name in named]
     figure = Figure(
         name="noise",
         data=data.name,
@@ -88,10 +109,12 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
     )
     epsilons = QUICK_EPSILONS[-1:] if quick else FEWER_EPSILONS
     jobs = [
-        store("noise", data, setup, chosen, epsilon, seed=seed, variant=variant)
+        store("noise", data, setup, asked, epsilon, seed=seed, variant=variant, more=more)
         for variant, changed in VARIANTS.items()
         for epsilon in epsilons
         for setup in [_changed(Setup(hot(data), epsilon=epsilon), quick, changed)]
+        for more in [epsilon not in TELLING]
+        for asked in [chosen(data, quick=quick, network=variant in NETWORKED and not more)]
         for seed in range(seeds)
     ]
     return figure, [baseline(data), *jobs]

@@ -20,13 +20,15 @@ from pyramidion.evaluate.stores import Setup
 from pyramidion.learn.scaling import FlooredScaler
 
 SHARES = (0.002, 0.008, 0.03, 0.1, 0.3)
-QUICK_SHARES = (0.1,)
+QUICK_SHARES = (0.03,)
 NOISY = (0.008, 0.03, 0.1)
 RAW = (
     *((LINEAR, 0.01), (LINEAR, 0.1), (LINEAR, 0.3)),
     *((HASHED, 0.1), (HASHED, 1.0), (FACTORIZATION, 0.1), (FACTORIZATION, 1.0)),
 )
 """Raw models, and the shares of the past that they learn."""
+BETWEEN = (0.002, 0.03)
+"""Shares that tell little more than those beside them."""
 EPSILON = 1.0
 COUNTED = "linear regression"
 
@@ -85,10 +87,11 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
     )
     knobs = QUICK if quick else {}
     jobs = [
-        store("regression", data, setup, MODELS, 100 * share, seed=seed, variant=variant)
+        store("regression", data, setup, MODELS, 100 * share, seed=seed, variant=variant, more=more)
         for epsilon, shares in ((math.inf, SHARES), (EPSILON, NOISY))
         for share in (QUICK_SHARES if quick else shares)
         for setup in [Setup(share, epsilon, knobs=knobs)]
+        for more in [share in BETWEEN]
         for variant in ["" if epsilon == math.inf else f"ε = {epsilon:g}"]
         for seed in range(1 if epsilon == math.inf else seeds)
     ]
@@ -98,8 +101,9 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
 def _raw(data: DataSet) -> list[Job]:
     """Raw models on as many rows, and on all."""
     return [
-        raw("regression", data, best_model(data.name, name), share, 100 * share)
+        raw("regression", data, best_model(data.name, name), share, 100 * share, more=more)
         for name, share in RAW
+        for more in [(name, share) == (HASHED, 1.0)]
     ]
 
 

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from pyramidion.errors import StateError
 from pyramidion.evaluate.count_models import LOGISTIC, TREES, CountModel, models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, told
+from pyramidion.evaluate.experiments.experiment import (
+    LARGE,
+    QUICK,
+    Experiment,
+    baseline,
+    cost,
+    told,
+)
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -59,7 +66,7 @@ def _retrained(data: DataSet, setup: Setup, chosen: Sequence[CountModel], seed: 
                 for took in [_seconds(filled, model, seed)]
             ]
 
-    return Job("retraining", data.fingerprint, about, run, cost=10 + data.past / 50_000)
+    return Job("retraining", data.fingerprint, about, run, cost=4 + cost(data, setup, len(chosen)))
 
 
 def _seconds(filled: Pyramid, model: CountModel, seed: int) -> float:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Literal
 
-from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
+from pyramidion.evaluate.count_models import TREES
 from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
-from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.experiments.q2 import TELLING, chosen, hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job
 from pyramidion.evaluate.stores import Setup
@@ -50,13 +50,15 @@ EXACT: tuple[tuple[Shares, str, Mechanism], ...] = (
 )
 """The paper's way and the default one, which are also shown with weights read without privacy."""
 
+TOLD = (*EXACT, *(("equal", *how) for _, *how in EXACT))
+"""These, and the same with equal shares: what is measured among all figures, and of Criteo's neural
+network at few places."""
+
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """Two models against ε, a line for every way to put the noise."""
     if data.rows >= LARGE or (quick and kind(data.name) in NOT_QUICK):
         return None
-    named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
-    chosen = [model for model in models(data) if model.name in named]
     figure = Figure(
         name="shares",
         data=data.name,
@@ -71,8 +73,12 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
     lines += [] if quick else [((e, *how), True) for how in EXACT for e in EPSILONS[::-1]]
     lines.sort(key=lambda line: line[0][1:] not in EXACT)  # what the paper says, first
     jobs = [
-        store("shares", data, setup, chosen, choice[0], seed=seed, variant=told(choice, leaky))
+        store("shares", data, setup, asked, choice[0], seed=seed, variant=named, more=more)
         for choice, leaky in lines
+        for named in [told(choice, leaky)]
+        for few in [choice[1:] in TOLD and choice[0] in TELLING]
+        for more in [not few and not (choice[1:] in TOLD and kind(data.name) == "movielens")]
+        for asked in [chosen(data, quick=quick, network=few)]
         for setup in [_setup(data, choice, quick).but(leaky=leaky)]
         for seed in range(seeds)
     ]

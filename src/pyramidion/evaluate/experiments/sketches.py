@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from pyramidion.evaluate.count_models import models
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
-from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.experiments.experiment import (
+    LARGE,
+    QUICK,
+    Experiment,
+    baseline,
+    cost,
+    store,
+)
+from pyramidion.evaluate.experiments.q2 import TELLING, hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup, counted, features, tested
@@ -51,11 +58,13 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         f"count-min; the paper's ratio does not.",
     )
     jobs = [
-        store("sketches", data, setup, chosen, epsilon, seed=seed, variant=f"{sketch}, {told}")
+        store("sketches", data, setup, chosen, epsilon, seed=seed, variant=named, more=more)
         for sketch in SKETCHES
         for estimate, told in ESTIMATES.items()
+        for named in [f"{sketch}, {told}"]
         for epsilon in (QUICK_EPSILONS if quick else EPSILONS)
         for setup in [_setup(data, sketch, estimate, epsilon, **(QUICK if quick else {}))]
+        for more in [epsilon not in TELLING]
         for seed in range(seeds)
     ]
     return figure, [baseline(data), *jobs]
@@ -93,7 +102,8 @@ def _bias(data: DataSet, setup: Setup, seed: int) -> Job:
         sketch = str(setup.knobs["sketch"])
         return [Point(sketch, setup.epsilon, value=float(off.mean()), seed=seed)]
 
-    return Job("bias", data.fingerprint, about, run, cost=10 + data.past / 50_000)
+    more = setup.epsilon not in TELLING
+    return Job("bias", data.fingerprint, about, run, cost=1 + cost(data, setup, 0), more=more)
 
 
 @lru_cache(maxsize=1)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.evaluate.datasets import DataSet
-from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline
-from pyramidion.evaluate.experiments.q2 import hot
+from pyramidion.evaluate.datasets import DataSet, kind
+from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, cost
+from pyramidion.evaluate.experiments.q2 import FROM_GENERATED, hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_results import labels, loss
@@ -80,7 +80,8 @@ def _job(data: DataSet, setup: Setup, seed: int) -> Job:
             for name, found in zip((COUNTS, BOTH), losses(data, given), strict=True)
         ]
 
-    return Job("values", data.fingerprint, about, run, cost=5 + data.past / 100_000)
+    more = kind(data.name) == "clicks" and setup.epsilon not in FROM_GENERATED[1:]
+    return Job("values", data.fingerprint, about, run, cost(data, setup, 3), more)
 
 
 def lesson(data: DataSet, store: Pyramid) -> Lesson:

@@ -43,7 +43,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
     named = (LOGISTIC,) if quick else (LOGISTIC, TREES)
     chosen = [model for model in models(data) if model.name in named]
     jobs = [
-        store("wide", data, Setup(HOT, epsilon), chosen, epsilon, seed=seed)
+        store("wide", data, Setup(HOT, epsilon), chosen, epsilon, seed=seed, more=epsilon == 3.0)
         for epsilon in (QUICK_EPSILONS if quick else EPSILONS)
         for seed in range(seeds if epsilon < math.inf else 1)
     ]
@@ -99,7 +99,7 @@ def _cost(data: DataSet, width: int, rows: int) -> Job:
         told["kilobytes of complete tables"] = _kilobytes(width, rows)
         return [Point(name, width, value=value) for name, value in told.items()]
 
-    return Job("width", data.fingerprint, {"features": width, "rows": rows}, run, cost=width / 20)
+    return Job("width", data.fingerprint, {"features": width, "rows": rows}, run, cost=width / 80)
 
 
 def _featurizing(snapshot: Snapshot, data: DataSet) -> float:

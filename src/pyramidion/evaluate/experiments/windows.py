@@ -1,33 +1,40 @@
 """How many windows? Each has noise of its own, so finer retention costs accuracy.
 
 ``windows`` shows the loss, of flat windows and of a tree of them; ``window-noise`` the noise alone,
-to numbers of windows that no data set here would bear.
+to numbers of windows that no data set here would bear. Noise depends on no rows, so it takes none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pyramidion.evaluate.count_models import mechanism, models
-from pyramidion.evaluate.datasets import DataSet
+from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup
-from pyramidion.evaluate.window_noise import deviation, trees
+from pyramidion.evaluate.window_noise import SCHEMA, deviation, trees
 from pyramidion.levels import Mechanism, best
 
 WINDOWS = {"movielens": (1, 3, 10, 30, 100, 1000), "criteo": (1, 3, 10)}
 OTHERS = (1, 10, 100)
-QUICK_WINDOWS = (1, 10)
+QUICK_WINDOWS = {"movielens": (1, 10)}
+QUICK_OTHERS = (1, 3)
+BETWEEN = (3, 30)
+"""What tells little more than the numbers beside it."""
 EPSILON = 1.0
 NOISE = (1, 10, 52, 100, 365, 1_000, 10_000, 100_000)
 QUICK_NOISE = (10, 100)
-ANY_ROWS = "any rows"
-"""Noise does not depend on them, so that all data sets share what was measured."""
+MOST = 10_000
+"""Windows whose Laplace noise is measured among all figures; Gaussian noise, which the paper's tree
+is for, is to all."""
+TABLES = "tables"
 PLACES = 8
 """Where the oldest window lies in a node of the top level: which nodes are used depends on that."""
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly, and on no power of two
@@ -48,12 +55,16 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         f"of them. The noise of all flat windows adds up; in a tree, larger nodes stand for most "
         f"of them, and its levels share the budget. Of each number the tree with the least noise.",
     )
-    numbers = QUICK_WINDOWS if quick else WINDOWS.get(data.name, OTHERS)
+    numbers = WINDOWS.get(data.name, OTHERS)
+    if quick:
+        numbers = QUICK_WINDOWS.get(data.name, QUICK_OTHERS)
     jobs = [
-        store("windows", data, setup, models(data)[:1], number, seed=seed, variant=variant)
+        store("windows", data, setup, asked, number, seed=seed, variant=variant, more=more)
         for number in numbers
         for variant, knobs in _kinds(data, number).items()
         for setup in [_setup(data, number, (QUICK if quick else {}) | knobs)]
+        for asked in [models(data)[:1]]
+        for more in [number in BETWEEN or (number > 10 and kind(data.name) == "clicks")]
         for seed in range(seeds)
     ]
     return figure, [baseline(data), *jobs]
@@ -72,9 +83,19 @@ def _kinds(data: DataSet, windows: int) -> dict[str, dict[str, Any]]:
     return {"": {}, "tree": {"windows": "tree", **shape, "tree_shares": list(levels.shares)}}
 
 
+def no_rows() -> DataSet:
+    """What the noise of tables alone is measured on."""
+    made_for = ("window-noise",)
+    return DataSet(TABLES, "any rows", SCHEMA, 0, _nothing, "any rows", made_for=made_for)
+
+
+def _nothing(_: int, __: int) -> Iterator[pa.RecordBatch]:
+    return iter(())
+
+
 def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:
     """The noise of windows summed, against their number."""
-    if data.rows >= LARGE:
+    if data.name != TABLES:
         return None
     figure = Figure(
         name="window-noise",
@@ -83,13 +104,14 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
         x_label="windows that are summed",
         y_label="deviation of the noise, in tables that have the whole budget",
         shows="value",
+        references=references("window-noise", data.name),
         text="Measured on tables as a store bears and sums them; it is the same for every data "
         "set. The binary tree whose levels share equally is the paper's, which it simulated; the "
         "best one has the radix, depth and shares that the planner finds.",
     )
     numbers = QUICK_NOISE if quick else NOISE
     return figure, [
-        _noise(number, noise, kind, seed)
+        _noise(data, number, noise, kind, seed)
         for number in numbers
         for noise in MECHANISMS
         for kind in trees(number, noise)
@@ -97,7 +119,7 @@ def plan_noise(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[
     ]
 
 
-def _noise(windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
+def _noise(data: DataSet, windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
     about = {"windows": windows, "mechanism": noise, "kind": kind, "seed": seed}
 
     def run() -> list[Point]:
@@ -112,7 +134,8 @@ def _noise(windows: int, noise: Mechanism, kind: str, seed: int) -> Job:
         name = f"{kind}, {noise.capitalize()}"
         return [Point(name, windows, value=found, seed=seed, detail=detail)]
 
-    return Job("window-noise", ANY_ROWS, about, run, cost=0.1 + windows / 1_000)
+    more = windows > MOST and noise == "laplace"
+    return Job("window-noise", data.fingerprint, about, run, cost=0.1 + windows / 5_000, more=more)
 
 
 WINDOWING = Experiment("windows", "loss against the number of windows, flat and in a tree", plan)
