@@ -1,7 +1,9 @@
 """Tables that are elsewhere, beside redis-py: a row read where they are, and a snapshot loaded.
 
-As the paper measured it (283.69 ms without a cache): one row of 39 features, none of its cells at
-hand. Its bytes are what the row needs, so the peer is redis-py's own pipeline asking for them.
+One row of 39 features, none of its cells at hand. Its bytes are what the row needs, so the peer is
+redis-py's own pipeline asking for them. What the paper measured (283.69 ms without a cache) is a
+prediction, so beside the features stands a whole one: features from Redis, then the model of a
+service, asked over HTTP, as `pyramidion evaluate latency` does it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from benchmarks.report import Report, best
 from pyramidion import Settings
 from pyramidion.counts.far import FarArena
 from pyramidion.counts.snapshot import Snapshot
+from pyramidion.evaluate.experiments import latency
+from pyramidion.evaluate.served import filled, serving
 from pyramidion.learn.counting import Counting
 from pyramidion.storage.blocks import Span
 from pyramidion.storage.tables import PublishedTables, TableStore, tables_at
@@ -38,6 +42,7 @@ def main(report: Report) -> None:
     counting = counted()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as url:
         redis(report, counting, url)
+        predictions(report, Path(folder) / "service", url)
         files(report, counting, Path(folder) / "files")
         cassandra(report, counting, Path(folder) / "cassandra", url)
 
@@ -60,19 +65,22 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def medians(*runs: Callable[[int], object], rounds: int = 20, times: int = 25) -> list[float]:
-    """Milliseconds of each in the middle, in the best of some rounds in which they take turns."""
-    found = [[median(run, times) for run in runs] for _ in range(rounds)]
-    return [min(each) for each in zip(*found, strict=True)]
+    """Milliseconds of each in the middle of all, in rounds in which they take turns."""
+    found: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, seconds in zip(runs, found, strict=True):
+            seconds += timed(run, times)
+    return [statistics.median(seconds) * 1e3 for seconds in found]
 
 
-def median(run: Callable[[int], object], times: int) -> float:
-    """Milliseconds of the middle one of many, each with another row."""
+def timed(run: Callable[[int], object], times: int) -> list[float]:
+    """Seconds of many, each with another row."""
     seconds = []
     for number in range(times):
         start = time.perf_counter()
         run(number)
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds) * 1e3
+    return seconds
 
 
 def in_turn(*runs: Callable[[], object], rounds: int = 10) -> list[float]:
@@ -152,7 +160,7 @@ def redis(report: Report, counting: Counting, url: str) -> None:
         theirs,
         lambda number: here.near.featurize_one(here.rows[number]),
     )
-    told = f"{ours:8.2f} ms   redis-py {peer:6.2f} ms   {ours / peer:5.2f} x   paper {PAPER} ms"
+    told = f"{ours:8.2f} ms   redis-py {peer:6.2f} ms   {ours / peer:5.2f} x"
     cells = statistics.median(len(spans) for spans in asked)
     what = f"a row of 39 features, {cells:.0f} blocks, uncached"
     report.line(what, told, target="<= 3 ms", met=ours <= 3.0)
@@ -174,6 +182,26 @@ def redis(report: Report, counting: Counting, url: str) -> None:
     same = here.same(far) and here.same(here.snapshot(here.tables))
     report.line("  features equal to the last bit", str(same), target="True", met=same)
     store.close()
+
+
+def predictions(report: Report, folder: Path, url: str) -> None:
+    """From a row to its prediction, as the paper's clients wait for it."""
+    folder.mkdir()
+    data = latency.rows_to_serve()
+    with filled(data, folder, latency.ROWS, url) as shared, serving(folder) as line:
+        uncached, given = shared.snapshot(cached=False), latency._rows(data)
+        ways = latency._ways(line, uncached, given)
+        far, features, near, vector = medians(
+            ways[latency.UNCACHED],
+            lambda number: uncached.featurize_one(given[number]),
+            ways[latency.CACHED],
+            ways[latency.VECTOR],
+        )
+    report.title("a prediction of a service over HTTP: a row of 39 features, its tables in Redis")
+    told = f"{far:8.2f} ms   its features {features:6.2f} ms   paper {PAPER} ms"
+    report.line("uncached", told, target="<= 10 ms", met=far <= 10.0)
+    told = f"{near:8.2f} ms   of a ready vector {vector:6.2f} ms   paper 1.65 ms"
+    report.line("tables in memory", told, target="<= 1.65 ms", met=near <= 1.65)
 
 
 def files(report: Report, counting: Counting, folder: Path) -> None:
