@@ -140,7 +140,18 @@ refused: list[str] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
+    if not hasattr(report, "wasxfail"):
+        note(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A module that skips while it is collected, as by `importorskip`, has no test to report."""
+    note(report)
+
+
+def note(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Refuse a skip that is for none of the reasons above."""
+    if REQUIRED and report.skipped:
         reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
         if not any(allowed in reason for allowed in MAY_SKIP):
             refused.append(f"{report.nodeid}: {reason}")

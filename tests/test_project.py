@@ -94,3 +94,27 @@ def test_modules_run(module: str) -> None:
     arguments = [] if module == "pyramidion.warm" else ["--version"]
     run = [sys.executable, "-m", module, *arguments]
     assert subprocess.run(run, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "1"]], ids=["here", "in a worker"])
+def test_where_all_is_required_whatever_is_skipped_fails_the_run(
+    root: Path, tmp_path: Path, workers: list[str]
+) -> None:
+    for name, text in {
+        "passes": "def test_a(): pass",
+        "module": "pytest.importorskip('no_such_driver')\ndef test_b(): pass",
+        "one": "def test_c(): pytest.skip('no server here')",
+    }.items():
+        (tmp_path / f"test_{name}.py").write_text(f"import pytest\n{text}\n")
+    given = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", os.devnull, *workers]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *given, "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=root,
+        env=os.environ | {"PYRAMIDION_REQUIRE_ALL": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    refused = re.findall(r"must not be skipped here: .*(test_\w+)\.py", done.stdout)
+    assert sorted(refused) == ["test_module", "test_one"]

@@ -326,7 +326,7 @@ MUTANTS = (
         (
             Edit(
                 "selecting.py",
-                "        store.ledger.spend(PURPOSE, amount, windows, now, TOLD)\n",
+                "        store.ledger.spend(PURPOSE, amount, windows, now, told)\n",
                 "",
             ),
         ),
@@ -338,8 +338,8 @@ MUTANTS = (
         (
             Edit(
                 "selecting.py",
-                "store.ledger.spend(PURPOSE, amount, windows, now, TOLD)",
-                "store.ledger.spend(PURPOSE, amount, windows[-1:], now, TOLD)",
+                "store.ledger.spend(PURPOSE, amount, windows, now, told)",
+                "store.ledger.spend(PURPOSE, amount, windows[-1:], now, told)",
             ),
         ),
         "tests/store/test_selection.py::"
