@@ -128,12 +128,11 @@ class Sealed:
         columns = sum(self.label_sizes)
         template = [(estimate_kernels.PROBABILITY, i) for i in range(columns)]
         template += [(estimate_kernels.BACK_OFF, m) for m in range(len(self.label_sizes))]
-        return Estimates(
-            schema_of(self.label_sizes, "p" if self.weighted else None),
-            chosen,
-            self.arena,
-            np.array(template, dtype=np.int64),
-        )
+        schema = schema_of(self.label_sizes, "p" if self.weighted else None)
+        shown = Columns(schema, chosen, [TableShape(("x",), None)])
+        shown.template = np.array(template, dtype=np.int64)
+        shown.makeup = np.array([[0, 0], [0, len(template)]])
+        return Estimates(schema, chosen, self.arena, shown)
 
     @cached_property
     def features(self) -> Floats:
@@ -686,7 +685,8 @@ def test_names_are_unique_whatever_features_and_values_are_called(
     names = Columns(schema, Settings(epsilon=1.0, columns=EVERY, passthrough=99), shapes).names
     assert len(set(names)) == len(names)
     shown = (1 + 3) + (1 + 3) + (2 + 3) + 2  # P, logit, count of both labels, back-offs
-    assert len(names) == shown * len(shapes) + (len(domain) + 2) * len(features)
+    surplus = (1 + 3) * len(schema.groups)
+    assert len(names) == shown * len(shapes) + surplus + (len(domain) + 2) * len(features)
 
 
 def test_names_hold_nothing_that_lightgbm_refuses() -> None:

@@ -223,6 +223,7 @@ def expected_columns(
     found: list[tuple[list[float], bool]],
     centers: list[float],
     unit: float,
+    toward: list[float],
 ) -> list[float]:
     p = [chance for chances, _ in found for chance in chances]
     sizes = [len(chances) for chances, _ in found]
@@ -232,6 +233,7 @@ def expected_columns(
         estimate_kernels.LOG_ODDS: lambda i: naive.logit(p[i]),
         estimate_kernels.COUNT: lambda i: counts[i] / unit,
         estimate_kernels.BACK_OFF: lambda i: float(found[i][1]),
+        estimate_kernels.SURPLUS: lambda i: naive.logit(p[i]) - naive.logit(toward[i]),
         estimate_kernels.EXPECTED: lambda i: sum(
             chance * centers[starts[i] + j] for j, chance in enumerate(found[i][0])
         ),
@@ -242,9 +244,11 @@ def expected_columns(
 @every_table
 @pytest.mark.parametrize("sizes", [(2,), (5,), (2, 3)])
 @pytest.mark.parametrize("method", [estimate_kernels.SHRINKAGE, estimate_kernels.RATIO])
+@pytest.mark.parametrize("grouped", [False, True])
 def test_estimates_are_what_the_twin_works_out(
-    kind: Kind, rows: int, width: int, sizes: tuple[int, ...], method: int
+    kind: Kind, rows: int, width: int, sizes: tuple[int, ...], method: int, grouped: bool
 ) -> None:
+    """With ``grouped``, table 2 counts a group of which table 1 is a part."""
     layout = laid_out(kind, rows, width, labels=math.prod(sizes))
     arena, twins = filled(layout, seed=width)
     random = np.random.default_rng(2)
@@ -268,9 +272,15 @@ def test_estimates_are_what_the_twin_works_out(
         for s in (estimate_kernels.BACK_OFF, estimate_kernels.EXPECTED)
         for m in range(labels)
     ]
+    template += [(estimate_kernels.SURPLUS, i) for i in range(columns)]
     limit, unit, start = 0.35, 4.0, 3
     keys = [[*some_keys(random, kind, width, 25)], [int(i) for i in random.integers(0, 2, 25)]]
-    out = np.full((2 * len(template), start + 25), np.nan, dtype=np.float32)
+    grouped = grouped and method == estimate_kernels.SHRINKAGE
+    if grouped:  # the key of a group tells those of its parts
+        keys[0] = [keys[0][group] for group in keys[1]]
+    width = len(template)
+    makeup = np.array([[0, 0, 0], [width, width, 0], [0, width, int(grouped)]])
+    out = np.full((2 * width, start + 25), np.nan, dtype=np.float32)
     estimate_kernels.estimate(
         layout.plan,
         *arena.views(),
@@ -284,31 +294,40 @@ def test_estimates_are_what_the_twin_works_out(
         deviations,
         centers,
         np.array(template, dtype=np.int64),
+        makeup,
         method,
         limit,
         unit,
         words(keys),
+        np.array([1, 2]),
         0,
         out,
         start,
     )
     assert np.isnan(out[:, :start]).all()
-    flags = set()
+    flags, of_part = set(), dict[int, list[float]]()
     for t, i in itertools.product(range(2), range(25)):
         counts = twins[t + 1].counts(keys[t][i], sizes, list(deviations[t + 1]))
-        found = []
+        found, toward = [], list[float]()
         for m, (low, high) in enumerate(itertools.pairwise(borders)):
             own, of = slice(low, high), (t + 1, slice(low, high))
+            target, scale = prior[own], np.ones(high - low)
+            if grouped and t == 1:
+                target = np.array(naive.joined(prior[own], [of_part[i][own]]))
+                scale = prior[own] * (1 - prior[own]) / (target * (1 - target))
+            toward += list(target)
             if method == estimate_kernels.SHRINKAGE:
                 told = naive.shrunk(
-                    counts[own], prior[own], strength[t + 1, m], spread[of], shift[of]
+                    counts[own], target, strength[t + 1, m], spread[of] * scale, shift[of]
                 )
             else:
                 told = naive.ratio(counts[own], prior[own], strength[t + 1, m], spread[of], limit)
             found.append(told)
             flags.add(told[1])
-        expected = expected_columns(template, counts, found, list(centers), unit)
-        place = slice(t * len(template), (t + 1) * len(template))
+        if t == 0:
+            of_part[i] = [chance for chances, _ in found for chance in chances]
+        expected = expected_columns(template, counts, found, list(centers), unit, toward)
+        place = slice(makeup[t + 1, 0], makeup[t + 1, 0] + width)
         np.testing.assert_allclose(out[place, start + i], expected, rtol=2e-6, atol=2e-6)
     assert len(flags) == 2  # both ways were taken
 
@@ -330,10 +349,12 @@ def test_estimates_of_no_rows_write_nothing() -> None:
         ones,
         np.zeros(2),
         np.array([(estimate_kernels.PROBABILITY, 1)], dtype=np.int64),
+        np.array([[0, 0], [0, 1], [1, 1]]),
         estimate_kernels.SHRINKAGE,
         0.1,
         1.0,
         np.empty((2, 0), dtype=np.uint64),
+        np.array([1, 2]),
         0,
         out,
         0,

@@ -29,7 +29,7 @@ SCHEMA = Schema(
         Continuous("size", edges=[0.0, 1.0]),
     ],
     label=[Label("late", classes=[0, 1]), Label("rating", edges=[2.0, 3.0])],
-    groups=[("shop", "color"), ("color", "size")],
+    groups=[("shop", "color"), ("color", "size"), ("shop", "color", "size")],
 )
 EVERY = ("probability", "log-odds", "count", "back-off")
 

@@ -1,9 +1,10 @@
 """Which columns features have, where each comes from, and what it is called.
 
-Every table gives the same columns, in the order of the schema's tables; raw
-values of small finite features come after, one column per value. Names are
-unique, and hold none of the characters that LightGBM refuses unless the schema's
-own names do (a group's parts are joined by ``*``).
+Every table gives the same columns, in the order of the schema's tables. A group's table also
+gives its *surplus*: the log-odds less what its parts say together. Linear models learn from the
+one, trees from the other (see docs/evaluation.md, Q3). Raw values of small finite features
+come after, one column per value. Names are unique, and hold none of the characters that LightGBM
+refuses unless the schema's own names do (a group's parts are joined by ``*``).
 """
 
 from __future__ import annotations
@@ -35,11 +36,22 @@ class Columns:
     """
 
     def __init__(self, schema: Schema, settings: Settings, shapes: Sequence[TableShape]) -> None:
-        each = list(_each_table(schema.labels, settings.columns))
-        self.template: NDArray[np.int64] = np.array([(s, i) for s, i, _ in each], dtype=np.int64)
-        self.names = [name.format("*".join(shape.parts)) for shape in shapes for _, _, name in each]
-        self.parts = [shape.parts for shape in shapes for _ in each]
+        each = _each_table(schema.labels, settings.columns)
+        shrunk = settings.estimate == "shrinkage"  # the paper's ratio knows no parts
+        more = _surplus(schema.labels) if shrunk else []
+        self.template: NDArray[np.int64] = np.array(
+            [(s, i) for s, i, _ in each + more], dtype=np.int64
+        )
+        """Source and index of each column of a table; the last are those of groups alone."""
+        given = [each if len(shape.parts) == 1 else each + more for shape in shapes]
+        self.names = [
+            name.format("*".join(shape.parts))
+            for shape, some in zip(shapes, given, strict=True)
+            for _, _, name in some
+        ]
+        self.parts = [shape.parts for shape, some in zip(shapes, given, strict=True) for _ in some]
         """The features of the table that each column comes from."""
+        self.makeup = _makeup(shapes, list(map(len, given)), parts=shrunk)
         self.raw: list[tuple[int, int, int]] = []
         """Table, first column and codes of each feature whose raw value is passed through."""
         for table, shape in enumerate(shapes):
@@ -51,10 +63,13 @@ class Columns:
                 self.parts += [shape.parts] * len(raw)
         self.names = _unique(self.names)
 
-    @property
-    def width(self) -> int:
-        """Columns that each table gives."""
-        return len(self.template)
+    def family(self, table: int) -> list[int]:
+        """A table and, before it, those of its parts: what its features are made from.
+
+        Tables are numbered without the prior's, which is the kernels' first.
+        """
+        parts = self.makeup[table + 1, estimate_kernels.MADE_PARTS :]
+        return [*(int(part) - 1 for part in parts if part), table]
 
     def pass_through(self, table: int, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
         """Write a table's raw columns: one where a row has the value, zero elsewhere."""
@@ -85,6 +100,34 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
             found.append((estimate_kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
         start += len(classes)
     return found
+
+
+def _surplus(labels: Sequence[Label]) -> list[tuple[int, int, str]]:
+    """Source, index and name pattern of the columns that groups have beside those of features."""
+    wanted = _each_table(labels, ["log-odds"])
+    return [
+        (estimate_kernels.SURPLUS, index, name.replace("logit(", "surplus(", 1))
+        for source, index, name in wanted
+        if source == estimate_kernels.LOG_ODDS
+    ]
+
+
+def _makeup(
+    shapes: Sequence[TableShape], columns: Sequence[int], *, parts: bool
+) -> NDArray[np.int64]:
+    """First column, columns and parts of each table, as kernels read them; the prior's has none."""
+    number = {shape.parts[0]: t for t, shape in enumerate(shapes, 1) if len(shape.parts) == 1}
+    groups = [shape.parts for shape in shapes if parts and len(shape.parts) > 1]
+    most = max(map(len, groups), default=0)
+    made = np.zeros((len(shapes) + 1, estimate_kernels.MADE_PARTS + most), dtype=np.int64)
+    first = 0
+    for row, shape, some in zip(made[1:], shapes, columns, strict=True):
+        row[: estimate_kernels.MADE_PARTS] = first, some
+        if shape.parts in groups:
+            known = [number[part] for part in shape.parts if part in number]
+            row[estimate_kernels.MADE_PARTS :][: len(known)] = known
+        first += some
+    return made
 
 
 def _unique(names: list[str]) -> list[str]:

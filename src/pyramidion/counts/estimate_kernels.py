@@ -2,6 +2,9 @@
 
 A key's count is the median of its signed cells, or the mean of those near it, or
 their least; see `pyramidion.counts.estimates` for what is made of it.
+
+What a table gives stands in a row of the *makeup* (`MADE_*`): its first column, how many it has,
+and the tables of its parts where it counts a group, 0 for none.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ from pyramidion.counts.kernels import (
 )
 
 # Where an output column comes from, see `estimate`.
-PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED = range(5)
+PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED, SURPLUS = range(6)
 SHRINKAGE, RATIO = range(2)
+MADE_FIRST, MADE_COLUMNS, MADE_PARTS = range(3)
+
+LEAST = 1e-6
+"""Of a rate, and 1 less it of the most: what logarithms are taken of."""
 
 # What `estimate_one` finds in its bundle; sizes are labels and method, scales limit and unit.
 (
@@ -46,8 +53,9 @@ SHRINKAGE, RATIO = range(2)
     ONE_DEVIATIONS,
     ONE_CENTERS,
     ONE_TEMPLATE,
+    ONE_MAKEUP,
     ONE_RAW,
-) = range(15)
+) = range(16)
 
 
 @njit(inline="always", cache=True)
@@ -186,18 +194,46 @@ def counts_of(
 
 
 @njit(inline="always", cache=True)
+def _add_part(prior: Any, p: Any, target: Any) -> None:
+    """Move a target by what a part says: the logarithm of its rates over the prior's."""
+    for c in range(prior.size):
+        target[c] += np.log(max(p[c], LEAST) / prior[c])
+
+
+@njit(inline="always", cache=True)
+def _finish(prior: Any, borders: Any, target: Any, scale: Any) -> None:
+    """Logarithms of what parts add to the prior, into rates; and how noise weighs around them.
+
+    Noise is kept in units of π(1 - π); around another rate m, m(1 - m) is the unit.
+    """
+    for m in range(borders.size - 1):
+        low, high = borders[m], borders[m + 1]
+        most = target[low]
+        for c in range(low, high):
+            most = max(most, target[c])
+        total = 0.0
+        for c in range(low, high):
+            target[c] = prior[c] * np.exp(target[c] - most)
+            total += target[c]
+        for c in range(low, high):
+            target[c] = min(max(target[c] / total, LEAST), 1.0 - LEAST)
+            scale[c] = prior[c] * (1.0 - prior[c]) / (target[c] * (1.0 - target[c]))
+
+
+@njit(inline="always", cache=True)
 def _shrink(
     counts: Any,
     start: Any,
     stop: Any,
-    prior: Any,
+    target: Any,
+    scale: Any,
     strength: Any,
     spread: Any,
     shift: Any,
     table: Any,
     p: Any,
 ) -> Any:
-    """Noise-aware shrinkage to the prior; returns whether the prior outweighs the counts.
+    """Noise-aware shrinkage to a target; returns whether it outweighs the counts.
 
     p = π + (c - π n) n / (n² + a n + (a + 1) V) with c within 0 and n, which the
     true count is and the noisy one need not be, see `pyramidion.counts.estimates`.
@@ -208,14 +244,14 @@ def _shrink(
     n = max(s, 0.0)
     total, backed_off = 0.0, False
     for c in range(start, stop):
-        bottom = n * n + strength * n + spread[table, c]
+        bottom = n * n + strength * n + spread[table, c] * scale[c]
         kept = n / bottom if bottom > 0.0 else 0.0
         backed_off |= 2.0 * n * kept < 1.0
         possible = min(max(counts[c] - shift[table, c], 0.0), n)
-        p[c] = max(prior[c] + (possible - prior[c] * n) * kept, 0.0)
+        p[c] = max(target[c] + (possible - target[c] * n) * kept, 0.0)
         total += p[c]
     for c in range(start, stop):
-        p[c] = p[c] / total if total > 0.0 else prior[c]
+        p[c] = p[c] / total if total > 0.0 else target[c]
     return backed_off
 
 
@@ -246,12 +282,14 @@ def _ratio(
 
 @njit(inline="always", cache=True)
 def _logit(p: Any) -> Any:
-    bounded = min(max(p, 1e-6), 1.0 - 1e-6)
+    bounded = min(max(p, LEAST), 1.0 - LEAST)
     return np.log(bounded / (1.0 - bounded))
 
 
 @njit(inline="always", cache=True)
-def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any) -> Any:
+def _column(
+    source: Any, index: Any, p: Any, target: Any, counts: Any, flags: Any, means: Any
+) -> Any:
     if source == PROBABILITY:
         return p[index]
     if source == LOG_ODDS:
@@ -260,6 +298,8 @@ def _column(source: Any, index: Any, p: Any, counts: Any, flags: Any, means: Any
         return counts[index]
     if source == BACK_OFF:
         return flags[index]
+    if source == SURPLUS:
+        return _logit(p[index]) - _logit(target[index])
     return means[index]
 
 
@@ -286,23 +326,35 @@ def estimate_one(places: Any, keys: Any, out: Any) -> Any:
     cells32, cells64 = vector(places, ONE_CELLS32, np.int32), vector(places, ONE_CELLS64, np.int64)
     classes, borders = matrix(places, ONE_CLASSES, np.int64), vector(places, ONE_BORDERS, np.int64)
     template, raw = matrix(places, ONE_TEMPLATE, np.int64), matrix(places, ONE_RAW, np.int64)
+    makeup = matrix(places, ONE_MAKEUP, np.int64)
     prior, centers = vector(places, ONE_PRIOR, np.float64), vector(places, ONE_CENTERS, np.float64)
     strength = matrix(places, ONE_STRENGTH, np.float64)
     spread, shift = matrix(places, ONE_SPREAD, np.float64), matrix(places, ONE_SHIFT, np.float64)
     deviations = matrix(places, ONE_DEVIATIONS, np.float64)
     limit, unit = vector(places, ONE_SCALES, np.float64)
     labels, method = np.uint64(sizes[0]), sizes[1]
-    columns, width = prior.size, template.shape[0]
-    by_class = np.empty((MAX_ROWS + 2, columns))
+    columns, most = prior.size, makeup.shape[1]
+    by_class = np.empty((MAX_ROWS + 4, columns))
     by_label, signs = np.empty((2, borders.size)), np.empty(MAX_ROWS)
     at = np.empty(MAX_ROWS, dtype=np.uint64)
-    by_row = by_class[2:].reshape(columns, MAX_ROWS)
-    counts, p, means, flags = by_class[0], by_class[1], by_label[0], by_label[1]
+    by_row = by_class[4:].reshape(columns, MAX_ROWS)
+    counts, means, flags = by_class[0], by_label[0], by_label[1]
+    target, scale, ones = by_class[1], by_class[2], by_class[3]
+    ones[:] = 1.0
+    chances = np.empty((keys.shape[0] + 1, columns))
     _prefetch(plan, places[ONE_CELLS32, 0], places[ONE_CELLS64, 0], labels, keys)
     for t in range(keys.shape[0]):
         table, key = t + 1, keys[t, 0]
+        p, toward, weighed = chances[table], prior, ones
         if plan[table, PLAN_KIND] == DENSE and key >= plan[table, PLAN_WIDTH]:
             return table
+        if most > MADE_PARTS and makeup[table, MADE_PARTS]:
+            target[:] = 0.0
+            for j in range(MADE_PARTS, most):
+                if makeup[table, j]:
+                    _add_part(prior, chances[makeup[table, j]], target)
+            _finish(prior, borders, target, scale)
+            toward, weighed = target, scale
         if plan[table, PLAN_WIDE]:
             _count(
                 plan, table, cells64, labels, key, classes, deviations, at, signs, by_row, counts
@@ -314,16 +366,17 @@ def estimate_one(places: Any, keys: Any, out: Any) -> Any:
         for m in range(borders.size - 1):
             low, high, per = borders[m], borders[m + 1], strength[table, m]
             if method == SHRINKAGE:
-                flags[m] = _shrink(counts, low, high, prior, per, spread, shift, table, p)
+                flags[m] = _shrink(counts, low, high, toward, weighed, per, spread, shift, table, p)
             else:
                 flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
             means[m] = 0.0
             for c in range(low, high):
                 means[m] += p[c] * centers[c]
                 counts[c] /= unit
-        for k in range(width):
+        for k in range(makeup[table, MADE_COLUMNS]):
             source, index = template[k, 0], template[k, 1]
-            out[t * width + k] = _column(source, index, p, counts, flags, means)
+            column = makeup[table, MADE_FIRST] + k
+            out[column] = _column(source, index, p, toward, counts, flags, means)
     for r in range(raw.shape[0]):
         first, chosen = raw[r, 1], np.int64(keys[raw[r, 0], 0])
         for code in range(raw[r, 2]):
@@ -373,47 +426,77 @@ def estimate(
     deviations: Any,
     centers: Any,
     template: Any,
+    makeup: Any,
     method: Any,
     limit: Any,
     unit: Any,
     keys: Any,
-    first: Any,
+    tables: Any,
+    shown: Any,
     out: Any,
     start: Any,
 ) -> Any:
-    """Features of rows: keys[t, i] to out[(first + t) * len(template) + k, start + i].
+    """Features of rows: keys[r, i] of the plan's table tables[r] to out[column, start + i].
 
     Table by table, so that in bulk one table's cells stay in the cache, and each
     distinct key once. With one row the same loop goes once through all tables in
-    one call. Tables are numbered without the prior's, the plan's first. ``out`` is
+    one call. Rows of keys before ``shown`` are parts of groups that come after them, and are
+    not written; where a part of a group is not among the tables, it says nothing. ``out`` is
     always whole: a slice of it would have other strides, and be compiled for again.
     Returns 0, or the plan's row of a dense table that was asked for a code it lacks.
     """
-    tables, n = keys.shape
+    given, n = keys.shape
     if n == 0:
-        return
-    width = template.shape[0]
+        return 0
+    most = makeup.shape[1]
     by_row, counts, p = np.empty((prior.size, MAX_ROWS)), np.empty(prior.size), np.empty(prior.size)
     at, signs = np.empty(MAX_ROWS, dtype=np.uint64), np.empty(MAX_ROWS)
     means, flags = np.empty(borders.size), np.empty(borders.size)
+    target, scale, ones = np.empty(prior.size), np.empty(prior.size), np.ones(prior.size)
     slots = 1
     while n > 1 and slots < 2 * n:
         slots *= 2
     slot_keys, slot_at = np.empty(slots, dtype=np.uint64), np.empty(slots, dtype=np.int32)
     found, which = np.empty(n, dtype=np.uint64), np.zeros(n, dtype=np.int32)
-    results = np.empty((width, n), dtype=np.float32)
-    for t in range(tables):
-        table = first + t + 1
+    one_of = np.zeros(n, dtype=np.int32)
+    results = np.empty((template.shape[0], n), dtype=np.float32)
+    place_of = np.full(makeup.shape[0], -1, dtype=np.int64)  # of parts: where their chances are
+    parts = 0
+    for r in range(given):
+        for j in range(MADE_PARTS, most):
+            part = makeup[tables[r], j]
+            if part and place_of[part] < 0:
+                for earlier in range(r):
+                    if tables[earlier] == part:
+                        place_of[part] = parts
+                        parts += 1
+                        break
+    chances, whose = np.empty((parts, n, prior.size)), np.empty((parts, n), dtype=np.int32)
+    for r in range(given):
+        table = tables[r]
         wide, dense = plan[table, PLAN_WIDE], plan[table, PLAN_KIND] == DENSE
         if n > 1:
-            count = distinct(keys, t, slot_keys, slot_at, found, which)
+            count = distinct(keys, r, slot_keys, slot_at, found, which)
         else:
             count = 1
-            found[0] = keys[t, 0]
+            found[0] = keys[r, 0]
+        grouped = most > MADE_PARTS and makeup[table, MADE_PARTS] > 0
+        if grouped:
+            for i in range(n):
+                one_of[which[i]] = i
+        toward, weighed = prior, ones
         for u in range(count):
             key = found[u]
             if dense and key >= plan[table, PLAN_WIDTH]:
                 return table
+            if grouped:
+                target[:] = 0.0
+                for j in range(MADE_PARTS, most):
+                    at_part = place_of[makeup[table, j]]  # the prior's table, 0, is never a part
+                    if at_part >= 0:
+                        _add_part(prior, chances[at_part, whose[at_part, one_of[u]]], target)
+                _finish(prior, borders, target, scale)
+                toward, weighed = target, scale
             if wide:
                 _count(
                     plan,
@@ -446,16 +529,24 @@ def estimate(
                 low, high = borders[m], borders[m + 1]
                 per = strength[table, m]
                 if method == SHRINKAGE:
-                    flags[m] = _shrink(counts, low, high, prior, per, spread, shift, table, p)
+                    flags[m] = _shrink(
+                        counts, low, high, toward, weighed, per, spread, shift, table, p
+                    )
                 else:
                     flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
                 means[m] = 0.0
                 for c in range(low, high):
                     means[m] += p[c] * centers[c]
                     counts[c] /= unit
-            for k in range(width):
-                results[k, u] = _column(template[k, 0], template[k, 1], p, counts, flags, means)
-        for k in range(width):
-            for i in range(n):
-                out[(first + t) * width + k, start + i] = results[k, which[i]]
+            for k in range(makeup[table, MADE_COLUMNS]):
+                source, index = template[k, 0], template[k, 1]
+                results[k, u] = _column(source, index, p, toward, counts, flags, means)
+            if place_of[table] >= 0:
+                chances[place_of[table], u] = p
+        if place_of[table] >= 0:
+            whose[place_of[table]] = which
+        if r >= shown:
+            for k in range(makeup[table, MADE_COLUMNS]):
+                for i in range(n):
+                    out[makeup[table, MADE_FIRST] + k, start + i] = results[k, which[i]]
     return 0

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pyramidion.counts import kernels
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.estimates import Estimates, Studied
+from pyramidion.counts.columns import Columns
+from pyramidion.counts.estimates import Estimates, Studied, numbered
 from pyramidion.counts.layout import Layout
 from pyramidion.errors import StateError
 from pyramidion.json_rows import JsonRows
@@ -50,13 +51,14 @@ class FarArena(Arena):
 class FarEstimates(Estimates):
     """Estimates on tables that are elsewhere."""
 
+    together = True
+
     def __init__(
         self,
         schema: Schema,
         settings: Settings,
         arena: Arena,
-        template: NDArray[np.int64],
-        raw: Sequence[tuple[int, int, int]],
+        columns: Columns,
         *,
         studied: Studied,
         fetch: Fetch,
@@ -64,16 +66,16 @@ class FarEstimates(Estimates):
         self._fetch = fetch
         self._near = _Near(arena.layout)
         self._filling = threading.Lock()
-        super().__init__(schema, settings, arena, template, raw, studied)
+        super().__init__(schema, settings, arena, columns, studied)
 
     def _cells(self) -> tuple[NDArray[Any], ...]:
         return self._near.plan, *self._near.cells
 
     def one(self, keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
         """Write the features of one row; its cells are read in one go."""
-        (cells,) = self._read(keys, 0)
+        where, (cells,) = self._read(keys, numbered(keys, None))
         with self._filling:
-            self._near.fill(0, cells)
+            self._near.fill(where, cells)
             super().one(keys, out)
 
     def one_json(self, rows: JsonRows) -> None:
@@ -83,29 +85,32 @@ class FarEstimates(Estimates):
         self,
         keys: NDArray[np.uint64],
         out: NDArray[np.float32],
-        first: int = 0,
+        tables: Sequence[int] | None = None,
         start: int = 0,
+        *,
+        shown: int = 0,
     ) -> None:
         """Write the features of keys[table, row]; the cells of some rows are read together."""
         for at in range(0, keys.shape[1], AT_ONCE):
             some = keys[:, at : at + AT_ONCE]
-            for number, cells in enumerate(self._read(some, first), at):
+            where, found = self._read(some, numbered(keys, tables))
+            for number, cells in enumerate(found, at):
                 with self._filling:
-                    self._near.fill(first, cells)
+                    self._near.fill(where, cells)
                     row = np.ascontiguousarray(keys[:, number : number + 1])
-                    super().features(row, out, first, start + number)
+                    super().features(row, out, tables, start + number, shown=shown)
 
-    def _read(self, keys: NDArray[np.uint64], first: int) -> list[Sequence[bytes | memoryview]]:
-        """For each row the cells of its keys, in tables from ``first`` on (0: after the prior)."""
-        tables, buckets, bad = self._near.buckets(keys, first)
+    def _read(
+        self, keys: NDArray[np.uint64], tables: Indices
+    ) -> tuple[Indices, list[Sequence[bytes | memoryview]]]:
+        """Hash rows of some tables, and for each row the cells of its keys in these."""
+        where, tables, buckets, bad = self._near.buckets(keys, tables)
         if bad:
             self.refuse_code(bad)
         rows = keys.shape[1]
-        if not rows:
-            return []
-        found = self._fetch(np.tile(tables, rows), buckets.T.reshape(-1))
+        found = self._fetch(np.tile(tables, rows), buckets.T.reshape(-1)) if rows else []
         each = len(tables)
-        return [found[at : at + each] for at in range(0, rows * each, each)]
+        return where, [found[at : at + each] for at in range(0, rows * each, each)]
 
 
 class _Near:
@@ -123,6 +128,7 @@ class _Near:
         pairs = [(t, row) for t, spec in enumerate(layout.tables) for row in range(spec.rows)]
         self._table, row = np.array(pairs, dtype=np.int64).T
         self._first = np.searchsorted(self._table, np.arange(len(layout.tables)))
+        self._ends = np.append(self._first[1:], len(self._table))
         sketch = ~dense[self._table]
         given = whole[self._table]
         self._multiplier = self._salts(sketch, given, kernels.PLAN_MULTIPLIER + row, 1)
@@ -157,19 +163,23 @@ class _Near:
             cells.flags.writeable = False
         return places
 
-    def buckets(self, keys: NDArray[np.uint64], first: int) -> tuple[Indices, Indices, int]:
-        """Tables and buckets[hash row, row] of keys[table, row]; and a table that lacks a code."""
-        low, high = first + 1, first + 1 + len(keys)
-        codes = self._codes[low:high, None]
+    def buckets(
+        self, keys: NDArray[np.uint64], tables: Indices
+    ) -> tuple[Indices, Indices, Indices, int]:
+        """Hash rows of the tables that keys[table, row] are of, the table and buckets[., row] of
+        each; and a table that lacks a code."""
+        codes = self._codes[tables, None]
         lacking = ((codes > 0) & (keys >= codes)).any(axis=1)
-        some = slice(self._first[low], None if high == len(self._first) else self._first[high])
-        tables = self._table[some]
-        mixed = self._multiplier[some, None] * keys[tables - low] + self._addend[some, None]
-        found = (mixed >> self._shift[some, None]).astype(np.int64) + self._base[some, None]
-        return tables, found, low + int(np.argmax(lacking)) if lacking.any() else 0
+        sizes = self._ends[tables] - self._first[tables]
+        where = np.repeat(self._ends[tables] - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+        own = keys[np.repeat(np.arange(len(tables)), sizes)]
+        mixed = self._multiplier[where, None] * own + self._addend[where, None]
+        found = (mixed >> self._shift[where, None]).astype(np.int64) + self._base[where, None]
+        bad = int(tables[np.argmax(lacking)]) if lacking.any() else 0
+        return where, self._table[where], found, bad
 
-    def fill(self, first: int, cells: Sequence[bytes | memoryview]) -> None:
-        """Put the cells of one row where the plan finds them, in tables from ``first`` on."""
-        view, start = self._view, int(self._first[first + 1])
-        for place, data in zip(self._places[start:], cells, strict=False):
-            view[place] = data
+    def fill(self, where: Indices, cells: Sequence[bytes | memoryview]) -> None:
+        """Put the cells of one row where the plan finds them: a bucket of each hash row."""
+        view, places = self._view, self._places
+        for row, data in zip(where.tolist(), cells, strict=True):
+            view[places[row]] = data

@@ -6,7 +6,7 @@ how counts become probabilities, and the guarantee it carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ class Snapshot:
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self._width = len(self._columns.names)
         self.guarantee = guarantee
-        given = door.schema, door.settings, arena, self._columns.template, self._columns.raw
+        given = door.schema, door.settings, arena, self._columns
         self.estimates: Estimates
         if fetch is None or studied is None:
             self.estimates = Estimates(*given, studied=studied)
@@ -248,21 +248,25 @@ class Snapshot:
         if checked.shapes != self._door.encoder.shapes:
             raise StateError("rows checked for another schema; give this snapshot's own")
         out = np.empty((len(self._columns.names), len(checked)), dtype=np.float32)
+        every = list(range(len(checked.shapes)))
 
-        def write(table: int) -> None:
+        def write(tables: Sequence[int], shown: int) -> None:
             for start in range(0, len(checked), CHUNK):
                 stop = min(start + CHUNK, len(checked))
-                keys = checked.keys(table, start, stop)[None, :]
-                estimates.features(keys, out, table, start)
-                self._columns.pass_through(table, keys[0], out[:, start:stop])
+                keys = np.stack([checked.keys(table, start, stop) for table in tables])
+                estimates.features(keys, out, tables, start, shown=shown)
+                for table, own in zip(tables[shown:], keys[shown:], strict=True):
+                    self._columns.pass_through(table, own, out[:, start:stop])
 
-        tables = range(len(checked.shapes))
+        work = [(family, len(family) - 1) for family in map(self._columns.family, every)]
+        if estimates.together:
+            work = [(every, 0)]
         if threads == 1 or len(checked) < _FEW:
-            for table in tables:
-                write(table)
+            for some in work:
+                write(*some)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(write, tables))
+                list(pool.map(write, *zip(*work, strict=True)))
         return Features.of(out.T, self.guarantee)
 
     def values(self, rows: Any, features: Collection[str] | None = None) -> csr_matrix:

@@ -2,9 +2,10 @@
 
 Who counts no groups pays for no choice: the line to beat counts *all* rows with all of their
 budget. Groups are chosen from all rows, for a share of their budget; or by the store itself from
-its first window; or from the oldest rows, which are set aside for that with all of their budget
-and not counted (see `pyramidion.evaluate.aside`). Lines of the last kind all count the same
-rest, without groups, too. Every line learns from the same hot rows. Generated clicks have
+its first window, to be compared with a store of as many windows that chooses none; or from the
+oldest rows, which are set aside for that with all of their budget and not counted (see
+`pyramidion.evaluate.aside`). Lines of the last kind all count the same rest, without groups, too.
+Every line learns from the same hot rows. Generated clicks have
 planted interactions under the name ``clicks-pairs``; ``recall`` shows how many of them each way to
 choose finds, by ε and rows.
 """
@@ -43,6 +44,7 @@ NOT_QUICK = ("criteo", "clicks")
 EPSILONS = (1.0, 0.33, 3.0, math.inf)
 
 NONE = "no groups, all rows counted"
+NONE_IN_WINDOWS = "no groups, a store of two windows"
 NUMBER = {PAIRS: PLANTED}
 """How many groups are asked for where all rows are counted; otherwise one: they divide what is
 paid for the choice, and on MovieLens the second is worth less than its noise."""
@@ -52,8 +54,8 @@ GROUP_SHARE = 0.2
 """What the tables of these groups have of the rest."""
 CHOOSING = 0.2
 """What windows of a store keep back for choosing, and then for tables of what was chosen."""
-WINDOWS = 3
-"""Of such a store: it chooses from the first."""
+WINDOWS = 2
+"""Of such a store: it chooses from the first, and counts groups in the second."""
 
 ASIDE_EPSILONS = (1.0, math.inf)
 ASIDE_LINES: dict[str, dict[str, Any]] = {
@@ -94,7 +96,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         references=references("q3", data.name),
         text=f"Groups are chosen by top-k: from all rows of the past for "
         f"{100 * _paying(data):g} % of their budget, of what is left their tables have "
-        f"{100 * GROUP_SHARE:g} %; or by a store, from the first third of the past for "
+        f"{100 * GROUP_SHARE:g} %; or by a store, from the first of two windows for "
         f"{100 * CHOOSING:g} % of its budget, counted from then on for as much; or from its oldest "
         f"{100 * aside:g} %, which are not counted, their tables having 10 % of the budget of the "
         f"rest. Where groups are judged, models see those alone whose sealed tables tell more "
@@ -133,6 +135,7 @@ def _lines(data: DataSet) -> dict[str, dict[str, Any]]:
     return {
         NONE: {},
         f"{groups} from all rows": {"groups": number, **paying},
+        NONE_IN_WINDOWS: {"windows": WINDOWS},
         f"{groups} by the store itself": {
             "groups": number,
             "choosing": CHOOSING,
