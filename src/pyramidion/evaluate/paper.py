@@ -21,6 +21,7 @@ TREES = "counts: boosted trees"
 NET = "counts: neural network"
 LOGISTIC = "counts: logistic regression"
 BOTH = "counts and values: logistic regression"
+MORE_HOT = f"{BOTH}, 2 % hot"
 RIDGE = LOGISTIC  # the paper's is a regularized linear model; this is our nearest
 EQUAL_SHARES = f"{TREES}, equal shares"
 PAPERS = "Laplace, {}, ratio"  # its noise and estimate, by shares
@@ -226,7 +227,11 @@ REFERENCES: dict[tuple[str, str], tuple[Reference, ...]] = {
         for way, rule in ((PAPERS, "proportional"), (DEFAULT, "half"))
     ),
     ("values", "clicks"): _many(
-        (_target(BOTH, 1, 1.01), _target(BOTH, 0.2, 1.03), _target(BOTH, 0.01, 1.03))
+        tuple(
+            _target(line, epsilon, aim)
+            for line in (BOTH, MORE_HOT)
+            for epsilon, aim in ((1, 1.01), (0.2, 1.03), (0.01, 1.03))
+        )
     ),
     ("values", "clicks-rare"): _many((_target(BOTH, 1, 1.02), _target(BOTH, 0.01, 1.03))),
     ("q3", "movielens"): (
