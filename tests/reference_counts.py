@@ -138,7 +138,9 @@ def shrunk(
 
 def joined(prior: Sequence[float], parts: Sequence[Sequence[float]]) -> list[float]:
     """What the parts of a group say together of one label: the prior times each part's lift."""
-    lifted = [p * math.prod(max(part[i], 1e-6) / p for part in parts) for i, p in enumerate(prior)]
+    lifted = [
+        p * math.prod(max(part[i], min(1e-6, p)) / p for part in parts) for i, p in enumerate(prior)
+    ]
     return [min(max(p / sum(lifted), 1e-6), 1 - 1e-6) for p in lifted]
 
 

@@ -143,6 +143,32 @@ def test_groups_of_classes_are_shrunk_to_their_parts_too() -> None:
 PARTS = ("letter", "digit", "letter*digit")
 
 
+def test_parts_that_say_the_prior_leave_a_rare_class_as_rare_as_it_is() -> None:
+    size = len(LETTERS) * len(DIGITS)
+    pairs = list(itertools.product(LETTERS, DIGITS))
+    rows = pa.table(
+        {
+            "letter": [a for a, _ in pairs],
+            "digit": [b for _, b in pairs],
+            "y": [0, 1] * (size // 2),
+            "p": [1e-6] * size,  # each weighs as a million: 40 million, none of the third class
+        }
+    )
+    schema = Schema(
+        features=[Categorical("letter", domain=LETTERS), Categorical("digit", domain=DIGITS)],
+        label=Label("y", classes=[0, 1, 2]),
+        groups=[("letter", "digit")],
+        weight="p",
+    )
+    counting = Counting(schema, Settings(epsilon=math.inf, p_min=1e-6))
+    counting.add(counting.door.observations(rows), threads=1)
+    snapshot = counting.snapshot()
+    assert snapshot.estimates.prior[2] < 1e-7
+    told = of_all_cells(snapshot)
+    assert told["P(y=2|letter)"].max() < 1e-7
+    assert told["P(y=2|letter*digit)"].max() < 2e-6  # logarithms are taken of a millionth
+
+
 def test_the_paper_s_ratio_knows_no_parts() -> None:
     snapshot = snapshot_of(drawn(rate(added_up())), estimate="ratio")
     assert not any(name.startswith("surplus") for name in snapshot.names)

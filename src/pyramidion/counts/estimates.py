@@ -309,8 +309,8 @@ class Estimates:
     def on(self, arena: Arena) -> Estimates:
         """The same estimates on other cells: nothing is studied anew, not even the prior.
 
-        Keys swamped by noise are given the prior. Were it another one in training
-        than in serving, a tree would split between the two.
+        Keys swamped by noise are given the prior (groups, what their parts say). Were it another
+        one in training than in serving, a tree would split between the two.
         """
         twin = copy(self)
         twin._arena = arena
