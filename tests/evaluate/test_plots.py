@@ -99,6 +99,13 @@ def test_of_many_lines_those_are_drawn_whose_names_hold_all_words() -> None:
     assert set(named) <= set(words(drawn(points, references=())))
 
 
+def test_lines_whose_names_end_so_are_in_the_table_alone() -> None:
+    named = ["counts: trees, none", "counts: trees, none, all rows", "counts: trees, 3 of them"]
+    points = [Point(name, x, ratio=1.01) for name in named for x in (0.1, 1.0)]
+    told = words(drawn(points, references=(), undrawn=(", none", ", 3 of them")))
+    assert set(named) & set(told) == {named[1]}
+
+
 def test_the_papers_number_at_the_edge_is_left_of_its_mark() -> None:
     points = [Point(TREES, x, ratio=1.01) for x in (0.1, 1.0)]
     [axes] = drawn(

@@ -100,7 +100,8 @@ def _scales(figure: Figure, lines: Lines) -> tuple[Across, Upright]:
 
 
 def _is_shown(figure: Figure, series: str) -> bool:
-    return _is_grey(series) or all(word in series for word in figure.drawn)
+    chosen = all(word in series for word in figure.drawn)
+    return _is_grey(series) or (chosen and not series.endswith(tuple(figure.undrawn)))
 
 
 def _is_grey(series: str) -> bool:

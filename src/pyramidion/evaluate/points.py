@@ -103,6 +103,8 @@ class Figure:
     """A plain paragraph: what is shown."""
     drawn: Sequence[str] = ()
     """Words that the names of all drawn lines hold, where there are too many lines to draw."""
+    undrawn: Sequence[str] = ()
+    """How the names of lines end that are in the table alone."""
     bars: bool = False
     """Whether each series is one number, drawn as a bar."""
     band: str = OF_SEEDS

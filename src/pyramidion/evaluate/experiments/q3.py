@@ -93,6 +93,7 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         title=f"Q3: loss with and without chosen groups, {data.title}",
         x_label="ε",
         drawn=(TREES,),
+        undrawn=tuple(f", {name}" for name in ASIDE_LINES),
         references=references("q3", data.name),
         text=f"Groups are chosen by top-k: from all rows of the past for "
         f"{100 * _paying(data):g} % of their budget, of what is left their tables have "
@@ -100,8 +101,9 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         f"{100 * CHOOSING:g} % of its budget, counted from then on for as much; or from its oldest "
         f"{100 * aside:g} %, which are not counted, their tables having 10 % of the budget of the "
         f"rest. Where groups are judged, models see those alone whose sealed tables tell more "
-        f"than their parts, as after a store's trial. All models learn from the same "
-        f"{100 * _hot(data) * (1 - aside):.3g} % of the past. At ∞ there is no noise.",
+        f"than their parts, as after a store's trial. Drawn are the lines that count all rows. All "
+        f"models learn from the same {100 * _hot(data) * (1 - aside):.3g} % of the past. At ∞ there "
+        f"is no noise.",
     )
     jobs = [
         store("q3", data, setup.but(epsilon=epsilon), chosen, epsilon, seed=seed, variant=name)
