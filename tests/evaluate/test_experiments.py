@@ -663,7 +663,15 @@ def test_the_line_that_groups_have_to_beat_counts_all_rows_with_all_of_their_bud
     all_points("q3", SMALL[0])
     plain = [setup for setup in nothing.setups if not setup.groups and not setup.aside]
     assert {setup.epsilon for setup in plain} == {0.33, 1.0, 3.0, math.inf}
-    assert {(setup.paying, setup.choosing, setup.windows) for setup in plain} == {(0.0, 0.0, 1)}
+    assert {(setup.paying, setup.choosing) for setup in plain} == {(0.0, 0.0)}
+    assert {setup.windows for setup in plain} == {1, q3.WINDOWS}
+
+
+def test_a_store_that_chooses_has_as_many_windows_as_the_one_it_is_compared_with(
+    nothing: Asked,
+) -> None:
+    all_points("q3", SMALL[0])
+    assert {setup.windows for setup in nothing.setups if setup.choosing} == {q3.WINDOWS}
 
 
 def test_lines_with_and_without_groups_learn_from_as_many_hot_rows(nothing: Asked) -> None:

@@ -222,8 +222,8 @@ def _divide(rows: Mapping[str, list[dict[str, Any]]], asked: Iterable[str]) -> N
 def _plan(told: dict[str, Any]) -> Plan:
     figure: dict[str, Any] = told["figure"]
     references = tuple(Reference(**reference) for reference in figure.pop("references"))
-    words = {name: tuple(figure.pop(name, ())) for name in ("drawn", "undrawn")}
-    found = Figure(**figure, references=references, **words)
+    drawn, undrawn = (tuple(figure.pop(name, ())) for name in ("drawn", "undrawn"))
+    found = Figure(**figure, references=references, drawn=drawn, undrawn=undrawn)
     return Plan(found, told["jobs"], told["command"])
 
 

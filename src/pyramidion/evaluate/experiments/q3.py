@@ -102,8 +102,8 @@ def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] 
         f"{100 * aside:g} %, which are not counted, their tables having 10 % of the budget of the "
         f"rest. Where groups are judged, models see those alone whose sealed tables tell more "
         f"than their parts, as after a store's trial. Drawn are the lines that count all rows. All "
-        f"models learn from the same {100 * _hot(data) * (1 - aside):.3g} % of the past. At ∞ there "
-        f"is no noise.",
+        f"models learn from the same {100 * _hot(data) * (1 - aside):.3g} % of the past. At ∞ "
+        f"there is no noise.",
     )
     jobs = [
         store("q3", data, setup.but(epsilon=epsilon), chosen, epsilon, seed=seed, variant=name)
