@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tests import reference_counts as naive
 
 from pyramidion import Categorical, Continuous, Label, Schema, Settings
-from pyramidion.counts import estimate_kernels, kernels
+from pyramidion.counts import kernels, rate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE, Classes, Estimates
@@ -126,8 +126,8 @@ class Sealed:
             **(self.more or {}),
         )
         columns = sum(self.label_sizes)
-        template = [(estimate_kernels.PROBABILITY, i) for i in range(columns)]
-        template += [(estimate_kernels.BACK_OFF, m) for m in range(len(self.label_sizes))]
+        template = [(rate_kernels.PROBABILITY, i) for i in range(columns)]
+        template += [(rate_kernels.BACK_OFF, m) for m in range(len(self.label_sizes))]
         schema = schema_of(self.label_sizes, "p" if self.weighted else None)
         shown = Columns(schema, chosen, [TableShape(("x",), None)])
         shown.template = np.array(template, dtype=np.int64)

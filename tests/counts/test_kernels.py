@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from tests import reference_counts as naive
 
-from pyramidion.counts import estimate_kernels, kernels
+from pyramidion.counts import estimate_kernels, kernels, rate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.privacy.noise import DiscreteLaplace
@@ -229,12 +229,12 @@ def expected_columns(
     sizes = [len(chances) for chances, _ in found]
     starts = [sum(sizes[:m]) for m in range(len(sizes))]
     sources: dict[int, Callable[[int], float]] = {
-        estimate_kernels.PROBABILITY: lambda i: p[i],
-        estimate_kernels.LOG_ODDS: lambda i: naive.logit(p[i]),
-        estimate_kernels.COUNT: lambda i: counts[i] / unit,
-        estimate_kernels.BACK_OFF: lambda i: float(found[i][1]),
-        estimate_kernels.SURPLUS: lambda i: naive.logit(p[i]) - naive.logit(toward[i]),
-        estimate_kernels.EXPECTED: lambda i: sum(
+        rate_kernels.PROBABILITY: lambda i: p[i],
+        rate_kernels.LOG_ODDS: lambda i: naive.logit(p[i]),
+        rate_kernels.COUNT: lambda i: counts[i] / unit,
+        rate_kernels.BACK_OFF: lambda i: float(found[i][1]),
+        rate_kernels.SURPLUS: lambda i: naive.logit(p[i]) - naive.logit(toward[i]),
+        rate_kernels.EXPECTED: lambda i: sum(
             chance * centers[starts[i] + j] for j, chance in enumerate(found[i][0])
         ),
     }
@@ -262,17 +262,13 @@ def test_estimates_are_what_the_twin_works_out(
     shift = random.uniform(-9.0, 9.0, (3, columns))
     deviations, centers = random.uniform(5.0, 50.0, (3, columns)), random.normal(size=columns)
     template = [
-        (s, i)
-        for s in (estimate_kernels.PROBABILITY, estimate_kernels.LOG_ODDS)
-        for i in range(columns)
+        (s, i) for s in (rate_kernels.PROBABILITY, rate_kernels.LOG_ODDS) for i in range(columns)
     ]
-    template += [(estimate_kernels.COUNT, i) for i in range(columns)]
+    template += [(rate_kernels.COUNT, i) for i in range(columns)]
     template += [
-        (s, m)
-        for s in (estimate_kernels.BACK_OFF, estimate_kernels.EXPECTED)
-        for m in range(labels)
+        (s, m) for s in (rate_kernels.BACK_OFF, rate_kernels.EXPECTED) for m in range(labels)
     ]
-    template += [(estimate_kernels.SURPLUS, i) for i in range(columns)]
+    template += [(rate_kernels.SURPLUS, i) for i in range(columns)]
     limit, unit, start = 0.35, 4.0, 3
     keys = [[*some_keys(random, kind, width, 25)], [int(i) for i in random.integers(0, 2, 25)]]
     grouped = grouped and method == estimate_kernels.SHRINKAGE
@@ -348,7 +344,7 @@ def test_estimates_of_no_rows_write_nothing() -> None:
         ones,
         ones,
         np.zeros(2),
-        np.array([(estimate_kernels.PROBABILITY, 1)], dtype=np.int64),
+        np.array([(rate_kernels.PROBABILITY, 1)], dtype=np.int64),
         np.array([[0, 0], [0, 1], [1, 1]]),
         estimate_kernels.SHRINKAGE,
         0.1,

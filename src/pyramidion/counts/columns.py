@@ -14,15 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts import estimate_kernels
+from pyramidion.counts import estimate_kernels, rate_kernels
 from pyramidion.encoding import TableShape
 from pyramidion.schema import Continuous, Feature, Label, Schema
 from pyramidion.settings import Settings
 
 _SOURCES = {
-    "probability": (estimate_kernels.PROBABILITY, "P"),
-    "log-odds": (estimate_kernels.LOG_ODDS, "logit"),
-    "count": (estimate_kernels.COUNT, "count"),
+    "probability": (rate_kernels.PROBABILITY, "P"),
+    "log-odds": (rate_kernels.LOG_ODDS, "logit"),
+    "count": (rate_kernels.COUNT, "count"),
 }
 
 
@@ -88,7 +88,7 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
         for column in wanted:
             if column == "back-off":
                 found.append(
-                    (estimate_kernels.BACK_OFF, number, f"backoff({_quoted(label.name)}|{{}})")
+                    (rate_kernels.BACK_OFF, number, f"backoff({_quoted(label.name)}|{{}})")
                 )
                 continue
             source, symbol = _SOURCES[column]
@@ -97,7 +97,7 @@ def _each_table(labels: Sequence[Label], wanted: Sequence[str]) -> list[tuple[in
                 index = start + classes.index(name)
                 found.append((source, index, f"{symbol}({_quoted(name)}|{{}})"))
         if label.continuous:
-            found.append((estimate_kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
+            found.append((rate_kernels.EXPECTED, number, f"E({_quoted(label.name)}|{{}})"))
         start += len(classes)
     return found
 
@@ -106,9 +106,9 @@ def _surplus(labels: Sequence[Label]) -> list[tuple[int, int, str]]:
     """Source, index and name pattern of the columns that groups have beside those of features."""
     wanted = _each_table(labels, ["log-odds"])
     return [
-        (estimate_kernels.SURPLUS, index, name.replace("logit(", "surplus(", 1))
+        (rate_kernels.SURPLUS, index, name.replace("logit(", "surplus(", 1))
         for source, index, name in wanted
-        if source == estimate_kernels.LOG_ODDS
+        if source == rate_kernels.LOG_ODDS
     ]
 
 

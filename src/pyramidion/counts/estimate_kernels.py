@@ -1,4 +1,4 @@
-"""The loops from cells to features: middle of the hash rows, shrink, write. Arrays in and out.
+"""The loops from cells to features: middle of the hash rows, rates, columns. Arrays in and out.
 
 A key's count is the median of its signed cells, or the mean of those near it, or
 their least; see `pyramidion.counts.estimates` for what is made of it.
@@ -28,14 +28,10 @@ from pyramidion.counts.kernels import (
     place,
     sign_bits,
 )
+from pyramidion.counts.rate_kernels import column, ratio, shrink, shrink_group
 
-# Where an output column comes from, see `estimate`.
-PROBABILITY, LOG_ODDS, COUNT, BACK_OFF, EXPECTED, SURPLUS = range(6)
 SHRINKAGE, RATIO = range(2)
 MADE_FIRST, MADE_COLUMNS, MADE_PARTS = range(3)
-
-LEAST = 1e-6
-"""Of a rate, and 1 less it of the most: what logarithms are taken of."""
 
 # What `estimate_one` finds in its bundle; sizes are labels and method, scales limit and unit.
 (
@@ -194,148 +190,6 @@ def counts_of(
 
 
 @njit(inline="always", cache=True)
-def _add_part(prior: Any, p: Any, target: Any) -> None:
-    """Move a target by what a part says: the logarithm of its rates over the prior's."""
-    for c in range(prior.size):  # a part that says the prior moves nothing, however small that is
-        target[c] += np.log(max(p[c], min(LEAST, prior[c])) / prior[c])
-
-
-@njit(inline="always", cache=True)
-def _finish(prior: Any, borders: Any, target: Any, scale: Any) -> None:
-    """Logarithms of what parts add to the prior, into rates; and how noise weighs around them.
-
-    Noise is kept in units of π(1 - π); around another rate m, m(1 - m) is the unit.
-    """
-    for m in range(borders.size - 1):
-        low, high = borders[m], borders[m + 1]
-        most = target[low]
-        for c in range(low, high):
-            most = max(most, target[c])
-        total = 0.0
-        for c in range(low, high):
-            target[c] = prior[c] * np.exp(target[c] - most)
-            total += target[c]
-        for c in range(low, high):
-            target[c] = min(max(target[c] / total, LEAST), 1.0 - LEAST)
-            scale[c] = prior[c] * (1.0 - prior[c]) / (target[c] * (1.0 - target[c]))
-
-
-@njit(inline="always", cache=True)
-def _shrink(
-    counts: Any,
-    start: Any,
-    stop: Any,
-    target: Any,
-    scale: Any,
-    strength: Any,
-    spread: Any,
-    shift: Any,
-    table: Any,
-    p: Any,
-) -> Any:
-    """Noise-aware shrinkage to a target, in units of its own if it has a scale.
-
-    Returns whether the target outweighs the counts.
-
-    p = π + (c - π n) n / (n² + a n + (a + 1) V) with c within 0 and n, which the
-    true count is and the noisy one need not be, see `pyramidion.counts.estimates`.
-    """
-    s = 0.0
-    for c in range(start, stop):
-        s += counts[c] - shift[table, c]
-    n = max(s, 0.0)
-    total, backed_off = 0.0, False
-    for c in range(start, stop):
-        noise = spread[table, c] if scale is None else spread[table, c] * scale[c]
-        bottom = n * n + strength * n + noise
-        kept = n / bottom if bottom > 0.0 else 0.0
-        backed_off |= 2.0 * n * kept < 1.0
-        possible = min(max(counts[c] - shift[table, c], 0.0), n)
-        p[c] = max(target[c] + (possible - target[c] * n) * kept, 0.0)
-        total += p[c]
-    for c in range(start, stop):
-        p[c] = p[c] / total if total > 0.0 else target[c]
-    return backed_off
-
-
-@njit(cache=True)
-def _shrink_group(
-    said: Any,
-    parts: Any,
-    counts: Any,
-    borders: Any,
-    prior: Any,
-    strength: Any,
-    spread: Any,
-    shift: Any,
-    table: Any,
-    target: Any,
-    scale: Any,
-    flags: Any,
-    p: Any,
-) -> None:
-    """Shrinkage of a group's counts to what its parts say, said[part, class].
-
-    A function of its own: inlined, it made a row without groups a fifth slower.
-    """
-    target[:] = 0.0
-    for j in range(parts):
-        _add_part(prior, said[j], target)
-    _finish(prior, borders, target, scale)
-    for m in range(borders.size - 1):
-        low, high, per = borders[m], borders[m + 1], strength[table, m]
-        flags[m] = _shrink(counts, low, high, target, scale, per, spread, shift, table, p)
-
-
-@njit(inline="always", cache=True)
-def _ratio(
-    counts: Any,
-    start: Any,
-    stop: Any,
-    prior: Any,
-    limit: Any,
-    grain: Any,
-    spread: Any,
-    table: Any,
-    p: Any,
-) -> Any:
-    """The paper's ratio; the prior where the estimate's deviation would pass ``limit``."""
-    s = 0.0
-    for c in range(start, stop):
-        s += max(counts[c], 0.0)
-    backed_off = s <= 0.0
-    for c in range(start, stop):
-        variance = prior[c] * (1.0 - prior[c]) * (s * grain + spread[table, c])
-        backed_off |= variance > limit * limit * s * s
-    for c in range(start, stop):
-        p[c] = prior[c] if backed_off else max(counts[c], 0.0) / s
-    return backed_off
-
-
-@njit(inline="always", cache=True)
-def _logit(p: Any) -> Any:
-    bounded = min(max(p, LEAST), 1.0 - LEAST)
-    return np.log(bounded / (1.0 - bounded))
-
-
-@njit(inline="always", cache=True)
-def _column(
-    source: Any, index: Any, p: Any, target: Any, counts: Any, flags: Any, means: Any
-) -> Any:
-    if source == PROBABILITY:
-        return p[index]
-    if source == LOG_ODDS:
-        return _logit(p[index])
-    if source == COUNT:
-        return counts[index]
-    if source == BACK_OFF:
-        return flags[index]
-    if source == SURPLUS:
-        return _logit(p[index]) - _logit(target[index])
-    return means[index]
-
-
-@njit(inline="always", cache=True)
 def _prefetch(plan: Any, cells32: Any, cells64: Any, labels: Any, keys: Any) -> None:
     """Ask for all cells of a row at once: of large tables, each is a wait for memory."""
     for t in range(keys.shape[0]):
@@ -396,7 +250,7 @@ def estimate_one(places: Any, keys: Any, out: Any) -> Any:
                     said[parts] = chances[makeup[table, j]]
                     parts += 1
         if parts:
-            _shrink_group(
+            shrink_group(
                 said,
                 parts,
                 counts,
@@ -413,20 +267,18 @@ def estimate_one(places: Any, keys: Any, out: Any) -> Any:
             )
         for m in range(borders.size - 1):
             low, high, per = borders[m], borders[m + 1], strength[table, m]
-            if parts:
-                pass
-            elif method == SHRINKAGE:
-                flags[m] = _shrink(counts, low, high, prior, None, per, spread, shift, table, p)
-            else:
-                flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
+            if not parts and method == SHRINKAGE:
+                flags[m] = shrink(counts, low, high, prior, None, per, spread, shift, table, p)
+            elif not parts:
+                flags[m] = ratio(counts, low, high, prior, limit, per, spread, table, p)
             means[m] = 0.0
             for c in range(low, high):
                 means[m] += p[c] * centers[c]
                 counts[c] /= unit
         for k in range(makeup[table, MADE_COLUMNS]):
             source, index = template[k, 0], template[k, 1]
-            column = makeup[table, MADE_FIRST] + k
-            out[column] = _column(source, index, p, target, counts, flags, means)
+            place_in = makeup[table, MADE_FIRST] + k
+            out[place_in] = column(source, index, p, target, counts, flags, means)
         if grouping:
             for c in range(columns):
                 chances[table, c] = p[c]
@@ -576,7 +428,7 @@ def estimate(
                     if at_part >= 0:
                         said[parts] = chances[at_part, whose[at_part, one_of[u]]]
                         parts += 1
-                _shrink_group(
+                shrink_group(
                     said,
                     parts,
                     counts,
@@ -594,19 +446,17 @@ def estimate(
             for m in range(borders.size - 1):
                 low, high = borders[m], borders[m + 1]
                 per = strength[table, m]
-                if grouped:
-                    pass
-                elif method == SHRINKAGE:
-                    flags[m] = _shrink(counts, low, high, prior, None, per, spread, shift, table, p)
-                else:
-                    flags[m] = _ratio(counts, low, high, prior, limit, per, spread, table, p)
+                if not grouped and method == SHRINKAGE:
+                    flags[m] = shrink(counts, low, high, prior, None, per, spread, shift, table, p)
+                elif not grouped:
+                    flags[m] = ratio(counts, low, high, prior, limit, per, spread, table, p)
                 means[m] = 0.0
                 for c in range(low, high):
                     means[m] += p[c] * centers[c]
                     counts[c] /= unit
             for k in range(makeup[table, MADE_COLUMNS]):
                 source, index = template[k, 0], template[k, 1]
-                results[k, u] = _column(source, index, p, target, counts, flags, means)
+                results[k, u] = column(source, index, p, target, counts, flags, means)
             if goes[table] >= 0:
                 chances[goes[table], u] = p
         if goes[table] >= 0:
