@@ -52,7 +52,7 @@ def test_features_are_printed_as_csv_and_the_promise_beside_them(filled: Shell) 
 def test_a_file_s_suffix_says_what_is_written(filled: Shell, suffix: str) -> None:
     output = filled.folder / f"features.{suffix}"
     done = filled("featurize", filled.saved(ROWS, "rows.csv"), "--output", output)
-    assert done.out == f"wrote {output}: 100 rows, 3 columns\n"
+    assert done.out == f"wrote {output}: 100 rows, 4 columns\n"
     wanted = expected(filled)
     assert read(output).cast(wanted.schema).equals(wanted)
 
@@ -96,7 +96,7 @@ def test_many_batches_come_out_in_the_order_they_went_in(filled: Shell) -> None:
 def test_no_rows_give_no_features(filled: Shell, suffix: str) -> None:
     output = filled.folder / f"features.{suffix}"
     empty = filled.saved(ROWS.slice(0, 0), "rows.parquet")
-    assert filled("featurize", empty, "--output", output).out.endswith("0 rows, 3 columns\n")
+    assert filled("featurize", empty, "--output", output).out.endswith("0 rows, 4 columns\n")
     assert read(output).num_rows == 0
     assert filled("featurize", empty, "--json").told["rows"] == []
 

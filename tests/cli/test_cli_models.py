@@ -88,7 +88,7 @@ def test_the_training_set_is_printed_as_csv(filled: Shell) -> None:
 def test_the_training_set_may_be_a_file(filled: Shell, suffix: str) -> None:
     output, wanted = filled.folder / f"hot.{suffix}", hot(filled)
     told = filled("training-set", "--output", output).out
-    assert told == f"wrote {output}: 300 rows, 4 columns\n"
+    assert told == f"wrote {output}: 300 rows, 5 columns\n"
     assert read(output).cast(wanted.schema).equals(wanted)
 
 

@@ -30,6 +30,10 @@ def test_every_flight_of_the_package_is_there_or_never_arrived(every_flight: Fli
     assert every_flight.rows.num_rows + every_flight.left_out == 336_776
 
 
+def test_features_are_as_many_as_models_are_told(every_flight: Flights) -> None:
+    assert len(every_flight.schema.features) == flights.FEATURES
+
+
 def test_flights_are_in_the_order_of_planned_departure(every_flight: Flights) -> None:
     assert (np.diff(every_flight.column("time")) >= 0).all()
 

@@ -35,6 +35,13 @@ def test_with_trust_the_counts_set_the_level() -> None:
     )
 
 
+def test_columns_that_are_no_log_odds_do_not_move_the_level() -> None:
+    X, y = rows(0.1, 0.4)
+    more = np.column_stack([X, np.zeros(len(X))])  # the surplus of a group
+    model = Levelled(LogisticRegression(), features=X.shape[1]).fit(more, y)
+    assert model.shift_ == Levelled(LogisticRegression()).fit(X, y).shift_
+
+
 def test_half_the_trust_is_half_way_in_log_odds() -> None:
     X, y = rows(0.1, 0.4)
     half, full = (Levelled(LogisticRegression(), trust=trust).fit(X, y) for trust in (0.5, 1.0))

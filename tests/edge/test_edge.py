@@ -72,7 +72,7 @@ def test_arrow_rows_are_predicted(edge: Edge) -> None:
 
 
 def test_ready_made_features_are_predicted(edge: Edge) -> None:
-    one = edge.post(LATE, {"features": [0.75, 0.5, 0.5]}).json()
+    one = edge.post(LATE, {"features": [0.75, 0.5, 0.5, 0.0]}).json()
     assert one["probabilities"] == [[0.25, 0.75]]
     refused(edge.post(LATE, {"features": [0.75, 0.5]}), 422, "SchemaError")
     told = refused(edge.post("models/delay/predictions", {"features": [1]}), 422, "SchemaError")

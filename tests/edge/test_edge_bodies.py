@@ -83,17 +83,17 @@ def test_a_long_value_that_is_meant_often_is_counted_as_often(edge: Edge, path: 
 
 @pytest.mark.parametrize("number", ["1e39", "-1e39", "1e308", str(10**60), "1e999"])
 def test_features_that_are_no_32_bit_numbers_are_refused(edge: Edge, number: str) -> None:
-    body = f'{{"features": [{number}, 0.5, 0.5]}}'.encode()
+    body = f'{{"features": [{number}, 0.5, 0.5, 0.5]}}'.encode()
     message = refused(sent(edge, LATE, body), 422, "FormatError")
     assert number not in message
 
 
 def test_the_largest_features_are_answered(edge: Edge) -> None:
-    body = b'{"features": [3.4e38, -3.4e38, 0]}'
+    body = b'{"features": [3.4e38, -3.4e38, 0, 0]}'
     assert sent(edge, LATE, body).status_code == 200
 
 
-@pytest.mark.parametrize("body", [asked(1)[0], asked(2), {"features": [0.5, 0.5, 0.5]}])
+@pytest.mark.parametrize("body", [asked(1)[0], asked(2), {"features": [0.5, 0.5, 0.5, 0.0]}])
 def test_a_model_that_finds_no_number_is_an_error_and_not_null(edge: Edge, body: Any) -> None:
     answer = edge.post("models/lost/predictions", body)
     assert "finds no number" in refused(answer, 409, "StateError")

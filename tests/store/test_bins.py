@@ -170,7 +170,7 @@ def test_old_tables_serve_until_new_ones_count_half_as_many_rows(stand: Stand) -
         names, row = tables(store), {"a": 3, "x": 5.0}
         counted = sum(len(b) for b in batches)
         served = store.snapshot()
-        assert served.featurize_one(row).shape == (3,)
+        assert served.featurize_one(row).shape == (4,)
         cuts = served.encoder.schema.feature("x").cuts  # type: ignore[union-attr]
         told.append((counted, "x" in names, "x@1" in names, cuts == (250.0, 500.0, 750.0)))
     assert told == [
@@ -201,7 +201,7 @@ def test_training_rows_are_taken_off_in_the_bins_that_are_served(stand: Stand) -
     hot = {"epsilon": math.inf, "hot_window": "40d", "hot_step": "1d"}
     for store, batches in three_windows(stand, **hot):
         X, y = store.training_set()
-        assert X.shape == (sum(len(b) for b in batches), 3)
+        assert X.shape == (sum(len(b) for b in batches), 4)
         assert len(y) == len(X)
         assert np.isfinite(X).all()
 

@@ -45,7 +45,7 @@ def test_a_store_that_was_killed_goes_on(point: str, stand: Stand) -> None:
     assert len({(line.window, line.purpose) for line in spends}) == len(spends)
     counted = sum(w.rows for w in store.status().windows if w.state in ("sealed", "populating"))
     assert counted == sum(rows for _, rows in PLAN)
-    assert store.snapshot().featurize_one({"a": 1, "x": 3.0}).shape == (3,)
+    assert store.snapshot().featurize_one({"a": 1, "x": 3.0}).shape == (4,)
     names = {table.name for table in store.status().tables}
     bins = store._lifecycle.readings.of("bins")
     assert bins

@@ -45,6 +45,9 @@ EDGES = {
 }
 """Bins of the weather."""
 
+FEATURES = 7 + len(EDGES)
+"""How many there are; a test counts them."""
+
 GROUPS = (
     ("hour", "humid"),
     ("origin", "hour", "weekday"),

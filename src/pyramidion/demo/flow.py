@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyramidion.client import Client
-from pyramidion.demo.flights import BEGIN, DAY, Flights, settings
+from pyramidion.demo.flights import BEGIN, DAY, FEATURES, Flights, settings
 from pyramidion.demo.models import LOGISTIC, TREES
 from pyramidion.demo.year import Clock, Days
 from pyramidion.errors import PyramidionError
@@ -47,7 +47,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
                         ["linear", {"class": "LogisticRegression", "params": {"C": 0.001}}],
                     ]
                 },
-            }
+            },
+            "features": FEATURES,
         },
     ),
     TREES: (
@@ -65,7 +66,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
                     "random_state": 0,
                     "n_jobs": 1,
                 },
-            }
+            },
+            "features": FEATURES,
         },
     ),
 }

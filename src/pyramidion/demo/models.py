@@ -28,8 +28,8 @@ NAMES = (LOGISTIC, TREES)
 Floats = NDArray[np.float64]
 
 
-def estimators(columns: int) -> dict[str, Any]:
-    """The models by name, for so many columns of log-odds."""
+def estimators(columns: int, features: int | None = None) -> dict[str, Any]:
+    """The models by name, for so many columns, the first of which are the features' own."""
     from lightgbm import LGBMClassifier
 
     trees = LGBMClassifier(
@@ -45,20 +45,25 @@ def estimators(columns: int) -> dict[str, Any]:
         verbose=-1,
     )
     linear = make_pipeline(FlooredScaler(), LogisticRegression(C=0.001))
-    return {LOGISTIC: Levelled(linear), TREES: Levelled(trees)}
+    found = {LOGISTIC: linear, TREES: trees}
+    return {name: Levelled(model, features=features) for name, model in found.items()}
 
 
 class Levelled(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose level is moved towards the rate that the counts remember.
 
     The columns are log-odds from count tables, so their probabilities, averaged over the
-    training rows, are the rate of the past. ``trust`` 0 keeps the training rows' own rate,
-    1 takes the past's. Two classes.
+    training rows, are the rate of the past; where groups have other columns too, those of the
+    ``features`` are the first. ``trust`` 0 keeps the training rows' own rate, 1 takes the
+    past's. Two classes.
     """
 
-    def __init__(self, estimator: Any, *, trust: float = TRUST) -> None:
+    def __init__(
+        self, estimator: Any, *, trust: float = TRUST, features: int | None = None
+    ) -> None:
         self.estimator = estimator
         self.trust = trust
+        self.features = features
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the estimator, and note both rates."""
@@ -66,7 +71,8 @@ class Levelled(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ign
         self.classes_ = self.estimator_.classes_
         if len(self.classes_) != 2:
             raise ValueError("Levelled knows two classes, and both must be there")
-        remembered = float(_probability(np.asarray(X, dtype=np.float64)).mean())
+        odds = np.asarray(X, dtype=np.float64)[:, : self.features]
+        remembered = float(_probability(odds).mean())
         self.shift_ = shift(float(np.mean(y == self.classes_[1])), remembered, self.trust)
         return self
 

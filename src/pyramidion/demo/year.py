@@ -156,7 +156,8 @@ class Year:
                 predicted = self._predicted(store, month)
                 self._observe(store, month, watch)
                 if month == 1:
-                    for name, estimator in estimators(len(schema.tables)).items():
+                    features, columns = len(schema.features), len(store.snapshot().names)
+                    for name, estimator in estimators(columns, features).items():
                         store.register(name, estimator)
                 yield self._month(store, month, predicted)
             self.lives = list(_lives(store))

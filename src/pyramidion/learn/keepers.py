@@ -46,7 +46,7 @@ def keeper_in(estimator: Any) -> str | None:
 
     >>> from sklearn.ensemble import BaggingClassifier
     >>> from sklearn.svm import SVC, LinearSVC
-    >>> X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    >>> X, y = np.arange(80.0).reshape(40, 2), np.array([0, 1] * 20)
     >>> keeper_in(BaggingClassifier(SVC()).fit(X, y))
     'SVC'
     >>> keeper_in(LinearSVC().fit(X, y))
