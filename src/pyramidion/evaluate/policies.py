@@ -183,14 +183,15 @@ class CountPolicy:
         clock.now = (clock.now // DAY + 1) * DAY + HOUR  # the day is sealed, and hot yet
         store.advance()
         training = store.training_set()
-        X, y = training
-        self._model.fit(np.asarray(X), y, training.weights)
+        # A linear model has what groups say in their log-odds; their surplus is the same again.
+        self._columns = [i for i, n in enumerate(training.names) if not n.startswith("surplus(")]
+        self._model.fit(np.asarray(training.X)[:, self._columns], training.y, training.weights)
 
     def scores(self, choices: Choices) -> Floats:
         """The chance of a click, for each choice."""
         snapshot = self._store[0].snapshot()
         found = [
-            self._model.predict_proba(np.asarray(snapshot.array(part.rows)))[:, 1]
+            self._model.predict_proba(np.asarray(snapshot.array(part.rows))[:, self._columns])[:, 1]
             for part in parts(choices)
         ]
         return np.concatenate(found)
