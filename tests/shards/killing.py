@@ -66,6 +66,7 @@ class Ordeal:
         self.random = Random(seed)
         self.plan = plan(seed)
         self.kills: Counter[str] = Counter()
+        self.pace = 0.0  # seconds between two batches: kills must come before the end
         for name in NAMES:
             self.file(name).parent.mkdir(exist_ok=True)
             self.file(name).touch()
@@ -142,6 +143,7 @@ class Ordeal:
                         now[0], batch = self.plan[name][index]
                         store.observe(batch, key=f"batch {index}")
                         tell({"acknowledged": index})
+                        time.sleep(self.pace)
                     now[0] = END
                     store.advance()
                     tell({"ended": True})
@@ -195,6 +197,7 @@ class Ordeal:
     def go_without(self, server: RedisServer) -> None:
         """The same through fewer kills, while the Redis that they meet in is emptied at random."""
         pending, outside = self.random.sample(POINTS, len(POINTS)), OUTSIDE // 2
+        self.pace = 0.1
 
         def emptied() -> None:
             time.sleep(self.random.uniform(0.0, 0.5))
