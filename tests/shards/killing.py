@@ -197,7 +197,7 @@ class Ordeal:
     def go_without(self, server: RedisServer) -> None:
         """The same through fewer kills, while the Redis that they meet in is emptied at random."""
         pending, outside = self.random.sample(POINTS, len(POINTS)), OUTSIDE // 2
-        self.pace = 0.1
+        self.pace = 0.15
 
         def emptied() -> None:
             time.sleep(self.random.uniform(0.0, 0.5))
