@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.store.stores import DAY, Stand, observed, rows, states
 
 NOW = module.FORMAT
 KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
+FORMAT_7 = Path(__file__).parent.parent / "data" / "store-format-7"
 
 
 def version(path: Path) -> int:
@@ -208,3 +210,46 @@ def test_a_store_of_format_1_does_not_open_with_another_key(
     stand.key.write_text("{}")
     with pytest.raises(KeyHolderError, match=r"does not have the key|holds no key"):
         Pyramid.open(stand.path, **stand.given)
+
+
+# --- stores that were written by format 7, flat and as a tree ---------------------------------
+
+
+@pytest.fixture(params=["flat", "tree"])
+def format_7(request: pytest.FixtureRequest, stand: Stand) -> dict[str, Any]:
+    """A store of format 7, copied to where it may be changed; what was recorded of it."""
+    source = FORMAT_7 / request.param
+    shutil.copytree(source / "store", stand.path)
+    stand.key.parent.mkdir()
+    shutil.copy(source / "store.key", stand.key)
+    stand.key.chmod(0o600)  # a checkout does not keep who may read a file
+    recorded: dict[str, Any] = json.loads((source / "recorded.json").read_text())
+    stand.clock.now = recorded["now"]
+    return recorded
+
+
+def test_format_7_keeps_its_features_and_ledger(stand: Stand, format_7: dict[str, Any]) -> None:
+    store = stand.open()
+    features = store.featurize(format_7["rows"])
+    assert features.column_names == format_7["names"]
+    found = np.array([features[name].to_pylist() for name in features.column_names])
+    assert found == pytest.approx(np.array(format_7["features"]), abs=1e-6)
+    assert {str(k): list(v) for k, v in states(store).items()} == format_7["windows"]
+    assert store.status().hot_rows == format_7["hot_rows"]
+    assert json.loads(json.dumps(store.ledger.report().to_dict())) == format_7["ledger"]
+
+
+def test_format_7_keeps_its_exposure_reports(stand: Stand, format_7: dict[str, Any]) -> None:
+    store = stand.open()
+    for start, stop, report in format_7["exposure"]:
+        assert json.loads(json.dumps(store.exposure(start, stop).to_dict())) == report
+
+
+def test_format_7_goes_on(stand: Stand, format_7: dict[str, Any]) -> None:
+    store = stand.open()
+    assert version(stand.path) == NOW
+    accepted = store.observe(format_7["rows"], key="again").accepted
+    assert accepted == len(format_7["rows"])
+    stand.clock.pass_(100 * DAY)
+    store.advance()
+    assert stand.reopen().status().hot_rows == 0
