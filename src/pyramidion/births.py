@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from pyramidion.encoding import Encoder, TableShape
 from pyramidion.errors import SchemaError
-from pyramidion.people import hidden_of
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of, sizes_of
+from pyramidion.privacy.contributions import hidden_of
 from pyramidion.privacy.weights import by_size, combined, tables_read, weights_of
 from pyramidion.schema import Schema, bare
 from pyramidion.settings import Settings

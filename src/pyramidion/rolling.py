@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyramidion.arrivals import Resume
 from pyramidion.counts.windows import Slots
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.people import blocks_of
+from pyramidion.privacy.contributions import blocks_of
 from pyramidion.replay import Replay
 from pyramidion.schedule import Advance, Schedule
 from pyramidion.storage.hot import Receipt

@@ -406,7 +406,7 @@ MUTANTS = (
         "noise for k rows of a person who has more",
         (
             Edit(
-                "people.py",
+                "privacy/contributions.py",
                 "return settings.k * blocks_touched(settings.window_us or 0, skew, blocks.length)",
                 "return settings.k",
             ),

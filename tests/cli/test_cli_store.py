@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,17 @@ def test_create_says_what_was_made_and_what_it_promises(shell: Shell) -> None:
     assert tables == ["table", "(prior)", "a", "b", "a,b"]
 
 
-def test_create_tells_programs_the_noise_that_a_sealed_window_then_has(shell: Shell) -> None:
-    made = shell("create", shell.schema(), "--json").told
+@pytest.mark.parametrize("unit", [None, "a"])
+@pytest.mark.parametrize(
+    "windows", [{}, {"windows": "tree", "tree_radix": 2, "tree_depth": 2, "retention": "90d"}]
+)
+def test_create_tells_programs_the_noise_that_a_sealed_window_then_has(
+    shell: Shell, unit: str | None, windows: dict[str, Any]
+) -> None:
+    schema = Schema(
+        time="t", label=SCHEMA.label, features=SCHEMA.features, groups=SCHEMA.groups, unit=unit
+    )
+    made = shell("create", shell.schema(schema, **windows), "--json").told
     table = rows(100, START + np.arange(100) * DAY / 5)
     shell("import", shell.saved(table, "history.parquet"))
     found = shell("status", "--json").told

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.files import DataFile
-from pyramidion.people import hidden_of
+from pyramidion.privacy.contributions import hidden_of
 from pyramidion.replay import in_order
 from pyramidion.storage.hot import Receipt
 from tests.store.peopling import (

@@ -28,9 +28,7 @@ from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.privacy.birth import Birth
     from pyramidion.schedule import Advance
-    from pyramidion.schema import Schema
     from pyramidion.settings import Settings
 
 # --- create ------------------------------------------------------------------------------
@@ -70,6 +68,7 @@ def add_create(commands: Commands[Parser]) -> None:
 
 def create(arguments: argparse.Namespace) -> None:
     """Make a store."""
+    from pyramidion.privacy.prediction import born
     from pyramidion.schema import Schema
     from pyramidion.system import Pyramid
 
@@ -89,7 +88,7 @@ def create(arguments: argparse.Namespace) -> None:
     ) as made:
         store = "" if made.vault is None else made.vault.store
         shared = made.status().shared
-    birth = _birth(schema, settings)
+    birth = born(schema, settings)
     promise, left = birth.guarantee(0), to_change(arguments.schema)
     if left:
         warn(f"{several(left, 'line')} of {arguments.schema} still marked CHANGE")
@@ -151,16 +150,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         return Settings.from_dict(told)  # type: ignore[arg-type]
     except SchemaError as error:
         raise SchemaError(f"{where}: {error}") from error
-
-
-def _birth(schema: Schema, settings: Settings) -> Birth:
-    """What the store's windows will be born with."""
-    from pyramidion.observations import Door
-    from pyramidion.privacy.birth import Birth, reserves_of
-
-    shapes = Door(schema, settings, b"nobody's").encoder.shapes
-    reserves = reserves_of(settings, due=())  # as most windows are
-    return Birth(settings, shapes, schema.cardinality, b"nobody's", reserves=reserves)
 
 
 def _hot(settings: Settings) -> str:

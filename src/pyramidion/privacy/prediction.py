@@ -19,6 +19,7 @@ from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.counts.scatter import noise_of_rates
 from pyramidion.encoding import table_shapes
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of
+from pyramidion.privacy.contributions import hidden_of
 from pyramidion.privacy.population import Expected, Population
 from pyramidion.privacy.rate_errors import RateErrors
 from pyramidion.privacy.sketch_errors import SAMPLES, Classes, SketchErrors
@@ -107,6 +108,7 @@ def born(schema: Schema, settings: Settings, level: int = 0) -> Birth:
         schema.cardinality,
         _NOBODYS,
         reserves=reserves if level == 0 else reserves_of(settings),
+        k=hidden_of(schema, settings),
         part=parts_of(settings, reserves)[level],
         span=1 if levels is None else levels.span(level),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pyramidion.privacy.contributions import hidden_of
+
 if TYPE_CHECKING:
     from pyramidion.privacy.plan import Plan
     from pyramidion.privacy.proposals import Alternative
@@ -18,7 +20,7 @@ _NAMES = {"gaussian": "Gaussian", "laplace": "Laplace"}
 
 def reasons(plan: Plan) -> tuple[str, ...]:
     """One sentence for each choice, and for what should be known before it is taken."""
-    parts = (_noise, _sketch, _windows, _shards, _shares, _tables, _epsilon)
+    parts = (_noise, _people, _sketch, _windows, _shards, _shares, _tables, _epsilon)
     return tuple(sentence for part in parts for sentence in part(plan))
 
 
@@ -44,6 +46,17 @@ def _noise(plan: Plan) -> Iterator[str]:
             f"{cheapest[settings.mechanism].cost:.4f}, {_NAMES[other]} noise "
             f"{cheapest[other].cost:.4f}"
         )
+
+
+def _people(plan: Plan) -> Iterator[str]:
+    unit, k = plan.schema.unit, plan.settings.k
+    if unit is None or not plan.settings.private:
+        return
+    hidden = hidden_of(plan.schema, plan.settings)
+    yield (
+        f"noise hides {hidden:,} rows of a person (column {unit!r}) in a window: {k:,} in each of "
+        f"the {hidden // k:,} blocks that a window touches"
+    )
 
 
 def _whose(plan: Plan) -> str:
