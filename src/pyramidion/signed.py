@@ -1,10 +1,12 @@
-"""Bytes that a service signed: snapshots and models, for whoever holds its public key.
+"""Bytes that a service signed: snapshots, cards and models of a stream.
 
     PYRAMIDION SIGNED | 1 | length of kind, header, payload | kind | header | payload | signature
 
 The signature (Ed25519) is over the SHA-256 digest of all that stands before it, so the kind,
-the header and the payload belong together: none can be changed, cut or swapped. Nothing is
-read before the signature was found good, so only what the service itself wrote is parsed.
+the header and the payload belong together: none can be changed, cut or swapped. The header
+names the stream. A reader names the kind and the stream that it expects, so a file of another
+stream is refused although the same service signed it. Nothing is parsed before the signature
+was verified.
 """
 
 from __future__ import annotations
@@ -29,26 +31,30 @@ _KEY = "ed25519:"
 
 
 def sign(
-    signer: Ed25519PrivateKey, kind: str, header: Mapping[str, object], payload: bytes | memoryview
+    signer: Ed25519PrivateKey,
+    kind: str,
+    stream: str,
+    header: Mapping[str, object],
+    payload: bytes | memoryview,
 ) -> bytes:
-    """A header and a payload of some kind, signed.
+    """Sign a header and a payload of some kind, of a stream.
 
     >>> signer = Ed25519PrivateKey.generate()
-    >>> data = sign(signer, "snapshot", {"made": 1}, b"tables")
-    >>> header, payload = unsign(data, "snapshot", signer.public_key())
+    >>> data = sign(signer, "snapshot", "flights", {"made": 1}, b"tables")
+    >>> header, payload = unsign(data, "snapshot", "flights", signer.public_key())
     >>> header, bytes(payload)
-    ({'made': 1}, b'tables')
+    ({'made': 1, 'stream': 'flights'}, b'tables')
     """
-    told, named = canonical(header), kind.encode()
+    told, named = canonical({**header, "stream": stream}), kind.encode()
     head = _HEAD.pack(MAGIC, VERSION, len(named), len(told), len(payload))
     body = b"".join((head, named, told, payload))
     return body + signer.sign(_CONTEXT + sha256(body).digest())
 
 
 def unsign(
-    data: bytes | memoryview, kind: str, verifier: Ed25519PublicKey
+    data: bytes | memoryview, kind: str, stream: str, verifier: Ed25519PublicKey
 ) -> tuple[dict[str, Any], memoryview]:
-    """The header and the payload of what `sign` made, if that is of this kind and by this key."""
+    """Return the header and the payload of what `sign` made, if kind, stream and key are these."""
     view = memoryview(data).cast("B")
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise FormatError(f"these bytes are no signed {kind}; give those that the service sent")
@@ -68,6 +74,11 @@ def unsign(
     if found != kind:
         raise FormatError(f"this is a signed {found} and no {kind}; give the other file")
     header: dict[str, Any] = json.loads(bytes(body[named : named + lengths[1]]))
+    if header.get("stream") != stream:
+        raise FormatError(
+            f"this {kind} is not of stream {stream!r}: the service signed it for another; fetch "
+            f"that of the stream"
+        )
     return header, body[named + lengths[1] :]
 
 
@@ -84,6 +95,15 @@ def _refuse_unsigned(
         raise FormatError(
             f"this {kind} was changed on its way, or another key signed it; fetch it again, and "
             f"see that the key is the service's"
+        )
+
+
+def refuse_older(kind: str, made: int, newest: int) -> None:
+    """Raise for a copy that was signed before one that was already taken: an old one, replayed."""
+    if made < newest:
+        raise FormatError(
+            f"this {kind} is older than the one that was taken before it; fetch it again, and see "
+            f"that nothing between here and the service stores its answers"
         )
 
 

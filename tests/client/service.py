@@ -142,8 +142,9 @@ class Service:
     def export(self, name: str) -> Answer:
         if name not in self.exports and name not in self.store.models:
             raise MissingError("there is no model of this name; register it first")
-        parts = self.exports.get(name) or self.store.export(name)
-        return 200, sign(self.signer, "model", *parts), {}
+        header, payload = self.exports.get(name) or self.store.export(name)
+        header = {"name": name, **header}
+        return 200, sign(self.signer, "model", "flights", header, payload), {}
 
     def of_model(self, method: str, name: str, rest: Any, body: bytes, sent: Any) -> Answer:
         if method == "PUT":

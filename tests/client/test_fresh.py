@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion import Client, Pyramid
+from pyramidion.counts.snapshot_file import snapshot_bytes
 from pyramidion.errors import ExpiredError, FormatError, StateError, UnreachableError
 from tests.client.service import TOKEN, Service, until
 from tests.store.stores import DAY, Stand, observed, rows
@@ -246,3 +247,40 @@ def test_a_client_that_was_closed_renews_no_more(client: Client) -> None:
     with pytest.raises((UnreachableError, RuntimeError)):
         fresh.renew()
     fresh.close()
+
+
+# --- copies of another stream, and old ones -----------------------------------------------------
+
+
+def signed(service: Service, store: Pyramid, at: float, stream: str = "flights") -> bytes:
+    now = int(at * 1_000_000)
+    return snapshot_bytes(store.snapshot(), stream=stream, now=now, signer=service.signer)
+
+
+def test_snapshot_of_another_stream_is_refused(
+    client: Client, service: Service, store: Pyramid, stand: Stand
+) -> None:
+    client.key()
+    data = signed(service, store, stand.clock.now, "clicks")
+    service.faults.append(lambda: (200, data, {"ETag": '"other"'}))
+    with pytest.raises(FormatError, match="not of stream 'flights'"):
+        client.snapshot("flights", every=NEVER)
+
+
+def test_replayed_snapshot_is_refused(
+    client: Client, service: Service, store: Pyramid, stand: Stand
+) -> None:
+    old = signed(service, store, stand.clock.now)
+    rolled(stand, store)
+    old_and_valid = signed(service, store, stand.clock.now)
+    stand.clock.pass_(60)
+    with client.snapshot("flights", every=NEVER) as fresh:
+        held = fresh.current
+        for data, reason in ((old, "expired"), (old_and_valid, "older than the one")):
+            service.faults.append(lambda data=data: (200, data, {"ETag": '"old"'}))
+            with pytest.raises((FormatError, ExpiredError), match=reason):
+                fresh.renew()
+        assert fresh.current is held
+        assert not held.expired
+        fresh.renew()
+        assert fresh.trouble == ""

@@ -33,7 +33,7 @@ def sent(snapshot: Snapshot, now: int = NOW, **given: Any) -> bytes:
 
 
 def taken(data: bytes, at: float = NOW / SECOND) -> Snapshot:
-    return snapshot_from(data, verifier=KEY, clock=lambda: at)
+    return snapshot_from(data, stream="flights", verifier=KEY, clock=lambda: at)
 
 
 def ending(at: int | None, **given: Any) -> Snapshot:
@@ -83,7 +83,7 @@ def test_weights_and_values_of_every_type_survive() -> None:
 
 def test_the_header_says_what_the_noise_is_and_what_is_promised() -> None:
     snapshot = snapshot_of()
-    header, _ = unsign(sent(snapshot), "snapshot", KEY)
+    header, _ = unsign(sent(snapshot), "snapshot", "flights", KEY)
     tables = {table["name"]: table for table in header["tables"]}
     assert set(tables) == set(snapshot.tables)
     assert tables["shop"]["variance"] == snapshot._arena.layout.tables[1].variance > 0
@@ -93,7 +93,7 @@ def test_the_header_says_what_the_noise_is_and_what_is_promised() -> None:
 
 def test_nothing_else_goes_along() -> None:
     snapshot = snapshot_of()
-    header, payload = unsign(sent(snapshot), "snapshot", KEY)
+    header, payload = unsign(sent(snapshot), "snapshot", "flights", KEY)
     assert set(header) == {
         "format", "stream", "made", "expires", "schema", "cuts", "settings", "tables",
         "guarantee", "etag", "size",
@@ -147,14 +147,17 @@ def test_every_truncation_is_refused() -> None:
 def test_another_key_and_another_kind_are_refused() -> None:
     with pytest.raises(FormatError, match="another key"):
         snapshot_from(
-            small(), verifier=Ed25519PrivateKey.generate().public_key(), clock=lambda: 0.0
+            small(),
+            stream="flights",
+            verifier=Ed25519PrivateKey.generate().public_key(),
+            clock=lambda: 0.0,
         )
     with pytest.raises(FormatError, match="is a signed model and no snapshot"):
-        taken(sign(SIGNER, "model", {}, b""))
+        taken(sign(SIGNER, "model", "flights", {}, b""))
 
 
 def test_a_header_that_this_version_cannot_read_is_refused() -> None:
-    header, payload = unsign(small(), "snapshot", KEY)
+    header, payload = unsign(small(), "snapshot", "flights", KEY)
     for changed in (
         header | {"format": 2},
         {k: v for k, v in header.items() if k != "schema"},
@@ -164,7 +167,7 @@ def test_a_header_that_this_version_cannot_read_is_refused() -> None:
         json.loads(json.dumps(header)) | {"cuts": None},
     ):
         with pytest.raises(FormatError, match=r"upgrade|damaged|count tables"):
-            taken(sign(SIGNER, "snapshot", changed, payload))
+            taken(sign(SIGNER, "snapshot", "flights", changed, payload))
 
 
 # --- until it ends ------------------------------------------------------------------------------
@@ -179,7 +182,9 @@ def test_it_lives_a_day_or_until_a_window_retires() -> None:
 
 def test_it_featurizes_until_its_expiry_and_no_longer() -> None:
     clock = [NOW / SECOND]
-    snapshot = snapshot_from(sent(ending(NOW + 9 * SECOND)), verifier=KEY, clock=lambda: clock[0])
+    snapshot = snapshot_from(
+        sent(ending(NOW + 9 * SECOND)), stream="flights", verifier=KEY, clock=lambda: clock[0]
+    )
     row = rows_of(1).to_pylist()[0]
     clock[0] += 8.9
     snapshot.featurize_one(row)
@@ -201,7 +206,9 @@ def test_it_featurizes_until_its_expiry_and_no_longer() -> None:
 
 def test_a_clock_set_back_does_not_bring_it_back() -> None:
     clock = [NOW / SECOND]
-    snapshot = snapshot_from(sent(ending(NOW + 9 * SECOND)), verifier=KEY, clock=lambda: clock[0])
+    snapshot = snapshot_from(
+        sent(ending(NOW + 9 * SECOND)), stream="flights", verifier=KEY, clock=lambda: clock[0]
+    )
     row = rows_of(1).to_pylist()[0]
     clock[0] += 9
     with pytest.raises(StateError, match="expired"):
@@ -253,7 +260,7 @@ def test_the_snapshot_of_a_featurizer_never_ends() -> None:
 
 
 def tag(data: bytes) -> str:
-    found = unsign(data, "snapshot", KEY)[0]["etag"]
+    found = unsign(data, "snapshot", "flights", KEY)[0]["etag"]
     assert isinstance(found, str)
     return found
 
@@ -273,5 +280,5 @@ def test_other_tables_have_another_etag() -> None:
 
 
 def test_without_privacy_the_header_says_so() -> None:
-    header, _ = unsign(sent(snapshot_of(epsilon=math.inf)), "snapshot", KEY)
+    header, _ = unsign(sent(snapshot_of(epsilon=math.inf)), "snapshot", "flights", KEY)
     assert header["guarantee"]["level"] == "P1"

@@ -10,13 +10,16 @@ import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pyramidion import Pyramid
+from pyramidion import Client, Pyramid
 from pyramidion.edge.access import Callers, read
 from pyramidion.edge.bodies import LIMITS
+from pyramidion.edge.copies import HeldModel
 from pyramidion.errors import FormatError, StorageError
-from tests.client.service import Service, until
+from pyramidion.expiry import HighWater
+from pyramidion.signed import sign
+from tests.client.service import TOKEN, Service, until
 from tests.edge.conftest import ASKER, Edge, line
-from tests.edge.toys import export
+from tests.edge.toys import Toy, export
 from tests.store.stores import DAY, SECOND, Stand, rows
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -280,3 +283,43 @@ def test_an_edge_looks_again_long_before_a_model_ends(edge: Edge, stand: Stand) 
     assert edge.copies._pause() == pytest.approx(3600 / 4, abs=60)
     stand.clock.pass_(3600)
     assert edge.copies._pause() == 0.5
+
+
+# --- copies that are not those asked for ----------------------------------------------------------
+
+
+def replied(service: Service, stream: str, header: dict[str, object], payload: bytes) -> None:
+    """Have the service's next two answers offer a model that it signed for something else."""
+    data = sign(service.signer, "model", stream, header, payload)
+    told = json.dumps({"name": "late", "version": header["version"]}).encode()
+    service.faults += [
+        lambda: (200, told, {"Content-Type": "application/json"}),
+        lambda: (200, data, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "name", "age", "trouble"),
+    [
+        ("clicks", "late", 0, "not of stream 'flights'"),
+        ("flights", "delay", 0, "not 'late'"),
+        ("flights", "late", 60, "older than the one"),
+    ],
+)
+def test_foreign_or_old_model_is_refused(
+    service: Service, stand: Stand, stream: str, name: str, age: int, trouble: str
+) -> None:
+    now = int(stand.clock.now * SECOND)
+    service.exports = {"late": export(0.25, now)}
+    time = HighWater(wall=lambda: int(stand.clock.now * SECOND))
+    with Client(service.url, token=TOKEN, clock=stand.clock, retries=0) as client:
+        model = HeldModel(client, "flights", "late", Toy)
+        model.renew(time)
+        held = model.current()
+        header, payload = export(0.5, now - age * SECOND, version=2)
+        replied(service, stream, {"name": name, **header}, payload)
+        model.renew(time)
+        assert trouble in model.trouble
+        assert model.current() is held
+        model.renew(time)
+        assert model.trouble == ""

@@ -27,7 +27,7 @@ def key(inside: Inside) -> object:
 
 def test_a_snapshot_featurizes_as_the_store_does(shared: Inside) -> None:
     answer = shared.caller("predict").get(SNAPSHOT)
-    found = snapshot_from(answer.content, verifier=key(shared), clock=shared.clock)
+    found = snapshot_from(answer.content, stream="s", verifier=key(shared), clock=shared.clock)
     given = rows(20, shared.clock.now, seed=3)
     store = shared.service._streams["s"].pyramid
     assert np.array_equal(found.array(given), store.snapshot().array(given))
@@ -36,7 +36,7 @@ def test_a_snapshot_featurizes_as_the_store_does(shared: Inside) -> None:
 
 def test_a_snapshot_says_when_it_ends_and_is_not_to_be_stored(shared: Inside) -> None:
     answer = shared.caller("train").get(SNAPSHOT)
-    found = snapshot_from(answer.content, verifier=key(shared), clock=shared.clock)
+    found = snapshot_from(answer.content, stream="s", verifier=key(shared), clock=shared.clock)
     told = parsedate_to_datetime(answer.headers["expires"]).timestamp()
     assert found.expires is not None
     assert told == found.expires // 1_000_000
@@ -66,10 +66,12 @@ def test_an_etag_spares_the_snapshot_until_the_tables_change(inside: Inside) -> 
 def test_an_old_snapshot_refuses_and_a_changed_one_is_found_out(shared: Inside) -> None:
     data = shared.caller("predict").get(SNAPSHOT).content
     with pytest.raises(StateError):
-        snapshot_from(data, verifier=key(shared), clock=lambda: shared.clock.now + 2 * DAY)
+        snapshot_from(
+            data, stream="s", verifier=key(shared), clock=lambda: shared.clock.now + 2 * DAY
+        )
     changed = data[:200] + bytes([data[200] ^ 1]) + data[201:]
     with pytest.raises(FormatError):
-        snapshot_from(changed, verifier=key(shared), clock=shared.clock)
+        snapshot_from(changed, stream="s", verifier=key(shared), clock=shared.clock)
 
 
 def test_a_card_opens_the_tables_that_a_stream_shares(shared: Inside, tmp_path: Path) -> None:
@@ -79,7 +81,11 @@ def test_a_card_opens_the_tables_that_a_stream_shares(shared: Inside, tmp_path: 
     try:
         answer = caller.get(CARD)
         tables = SharedTables(
-            answer.content, f"file:{tmp_path}", key=key(shared), clock=shared.clock
+            answer.content,
+            f"file:{tmp_path}",
+            stream="s",
+            key=key(shared),
+            clock=shared.clock,
         )
         given = rows(20, shared.clock.now, seed=3)
         for cached in (True, False):
@@ -106,7 +112,7 @@ def test_a_model_leaves_signed_and_the_log_says_so(shared: Inside) -> None:
     store, caller = shared.service._streams["s"].pyramid, shared.caller()
     caller.put("/v1/streams/s/models/m", json={"estimator": "LogisticRegression"})
     answer = caller.get("/v1/streams/s/models/m/export")
-    header, payload = unsign(answer.content, "model", key(shared))
+    header, payload = unsign(answer.content, "model", "s", key(shared))
     revived = Revived.from_parts(header, bytes(payload), shared.clock)
     given = rows(9, shared.clock.now, seed=5)
     assert np.allclose(

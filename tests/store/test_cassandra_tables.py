@@ -153,7 +153,7 @@ def test_tables_are_shared_again_by_a_store_that_runs_when_the_keyspace_is_lost(
     assert found is not None
     assert (found.current, found.problem) == (True, "")
     card = store.card(stream="s", signer=signer)
-    with SharedTables(card, url, key=signer.public_key(), clock=stand.clock) as shared:
+    with SharedTables(card, url, stream="s", key=signer.public_key(), clock=stand.clock) as shared:
         assert shared.snapshot().rows == 50
 
 
@@ -255,7 +255,7 @@ def test_a_store_shares_its_tables_there_until_their_key_dies(
     store.advance()
     store.share(url)
     card = store.card(stream="s", signer=signer)
-    with SharedTables(card, url, key=signer.public_key(), clock=stand.clock) as shared:
+    with SharedTables(card, url, stream="s", key=signer.public_key(), clock=stand.clock) as shared:
         expected = store.snapshot().array(rows(40, seed=5)).tobytes()
         far = shared.snapshot(cached=False)
         assert shared.snapshot().array(rows(40, seed=5)).tobytes() == expected

@@ -54,7 +54,8 @@ def card(store: Pyramid) -> bytes:
 
 def reader(stand: Stand, data: bytes, where: str | TableStore | None = None) -> SharedTables:
     key, clock = SIGNER.public_key(), stand.clock
-    return SharedTables(data, url(stand) if where is None else where, key=key, clock=clock)
+    where = url(stand) if where is None else where
+    return SharedTables(data, where, stream="s", key=key, clock=clock)
 
 
 def both(tables: SharedTables) -> tuple[Snapshot, Snapshot]:

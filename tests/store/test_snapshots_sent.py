@@ -22,7 +22,7 @@ SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 def sent(stand: Stand, store: Pyramid) -> Snapshot:
     now = int(stand.clock.now * SECOND)
     data = snapshot_bytes(store.snapshot(), stream="s", now=now, signer=SIGNER)
-    return snapshot_from(data, verifier=SIGNER.public_key(), clock=stand.clock)
+    return snapshot_from(data, stream="s", verifier=SIGNER.public_key(), clock=stand.clock)
 
 
 def rolled(stand: Stand, store: Pyramid, windows: int = 1) -> Pyramid:

@@ -116,7 +116,7 @@ class Client:
                 return None
             return answer.content, answer.headers.get("etag", "")
 
-        return FreshSnapshot(fetch, self.key, self._clock, every=every)
+        return FreshSnapshot(fetch, stream, self.key, self._clock, every=every)
 
     def card(self, stream: str) -> bytes:
         """What opens the tables that a stream shares, for `SharedTables`; ends in a day at most."""

@@ -21,6 +21,7 @@ from pyramidion.counts.snapshot_file import snapshot_from
 from pyramidion.errors import PyramidionError
 from pyramidion.expiry import HighWater
 from pyramidion.guarantee import Guarantee
+from pyramidion.signed import refuse_older
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -42,18 +43,21 @@ class FreshSnapshot:
     def __init__(
         self,
         fetch: Fetch,
+        stream: str,
         verifier: Callable[[], Ed25519PublicKey],
         clock: Callable[[], float],
         *,
         every: float = EVERY,
     ) -> None:
         self._fetch = fetch
+        self._stream = stream
         self._verifier = verifier
         self._time = HighWater(wall=lambda: int(clock() * 1_000_000))
         self._every = every
         self._renewing = threading.Lock()
         self._stop = threading.Event()
         self._etag: str | None = None
+        self._newest = 0  # when the newest tables that were taken were signed
         self._whole = 0  # from this time on the tables are fetched though they are the same
         self.trouble = ""
         """What kept it from being renewed the last time; empty where nothing did."""
@@ -118,7 +122,11 @@ class FreshSnapshot:
             return self.current
         data, tag = answer
         now = self._time()
-        found = snapshot_from(data, verifier=self._verifier(), clock=self._time)
+        found = snapshot_from(
+            data, stream=self._stream, verifier=self._verifier(), clock=self._time
+        )
+        refuse_older("snapshot", found.made, self._newest)
+        self._newest = found.made
         # An unchanged answer does not make the tables live longer, so ask for all in good time.
         self._etag, self._whole = tag, now + (int(found.expires or now) - now) // 2
         return found

@@ -85,6 +85,7 @@ class Snapshot:
         guarantee: Guarantee,
         *,
         source: Arena | None = None,
+        made: int = 0,
         expires: int | None = None,
         deadline: Deadline | None = None,
         studied: Studied | None = None,
@@ -104,6 +105,8 @@ class Snapshot:
         else:
             self.estimates = FarEstimates(*given, studied=studied, fetch=fetch)
         self._row = self.estimates.one_json(self._json)
+        self.made = made
+        """When the service signed this copy, in microseconds since 1970; 0: not a signed copy."""
         self.expires = expires
         """When it ends, in microseconds since 1970: a window in it retires then. None: never."""
         self._deadline = deadline

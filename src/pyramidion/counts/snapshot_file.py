@@ -66,7 +66,7 @@ def snapshot_bytes(
     tag = etag(told, snapshot.expires, bytes(parts[-1]))
     header = told | {"made": now, "expires": expires, "etag": tag}
     packed = pa.Codec("zstd", compression_level=_LEVEL).compress(raw, asbytes=True)
-    return sign(signer, KIND, header, len(secret).to_bytes(2, "little") + secret + packed)
+    return sign(signer, KIND, stream, header, len(secret).to_bytes(2, "little") + secret + packed)
 
 
 def etag_of(snapshot: Snapshot, *, stream: str) -> str:
@@ -83,13 +83,13 @@ def etag(told: Mapping[str, object], expires: int | None, checksum: bytes) -> st
 
 
 def snapshot_from(
-    data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Clock
+    data: bytes | memoryview, *, stream: str, verifier: Ed25519PublicKey, clock: Clock
 ) -> Snapshot:
-    """The snapshot in bytes that the service signed; ``clock`` in seconds, as a store's.
+    """The snapshot of a stream in bytes that the service signed; ``clock`` in seconds.
 
     It refuses to featurize from its expiry on, whatever becomes of the network and the clock.
     """
-    header, payload = unsign(data, KIND, verifier)
+    header, payload = unsign(data, KIND, stream, verifier)
     if header.get("format") != FORMAT:
         raise FormatError("this snapshot is of a format that this version cannot read; upgrade")
     try:
@@ -153,7 +153,7 @@ def _read(header: Mapping[str, Any], payload: memoryview, clock: Clock) -> Snaps
     raw = pa.Codec("zstd").decompress(packed, decompressed_size=int(header["size"]))
     arena = Arena.from_bytes(raw, secret)
     door, promise = door_of(header, secret), promise_of(header)
-    return Snapshot(door, arena, promise, expires=expires, deadline=deadline)
+    return Snapshot(door, arena, promise, made=made, expires=expires, deadline=deadline)
 
 
 def door_of(header: Mapping[str, Any], secret: bytes) -> Door:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pyramidion.checks import nearest
 from pyramidion.client import Client, FreshSnapshot
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import ExpiredError, MissingError, PyramidionError
+from pyramidion.errors import ExpiredError, FormatError, MissingError, PyramidionError
 from pyramidion.expiry import HighWater
-from pyramidion.signed import unsign
+from pyramidion.signed import refuse_older, unsign
 
 SECOND = 1_000_000
 KIND = "model"
@@ -85,6 +85,7 @@ class HeldModel:
         self.stream, self.name = stream, name
         self.trouble = NOTHING
         self._held: Revived | None = None
+        self._newest = 0  # when the newest one that was taken was signed
         self._whole = 0
 
     def current(self) -> Revived:
@@ -118,8 +119,15 @@ class HeldModel:
                 self.trouble = ""
                 return
             data = self._client.export(self.stream, self.name)
-            header, payload = unsign(data, KIND, self._client.key())
-            now = time.seen(int(header.get("made", 0)))
+            header, payload = unsign(data, KIND, self.stream, self._client.key())
+            if header.get("name") != self.name:
+                raise FormatError(
+                    f"this model is not {self.name!r}: the service signed it as another; fetch it "
+                    f"again"
+                )
+            made = int(header.get("made", 0))
+            refuse_older(KIND, made, self._newest)
+            now = time.seen(made)
             found = self._revive(header, bytes(payload), lambda: time() / 1_000_000)
         except MissingError as problem:
             self._held, self.trouble = None, str(problem)
@@ -129,6 +137,7 @@ class HeldModel:
             self.trouble = f"it cannot be revived here ({type(problem).__name__})"
         else:
             self._held, self.trouble = found, ""
+            self._newest = made
             self._whole = now + (found.expires - now) // 2
 
     def _as_good(self, told: Mapping[str, Any], now: int) -> bool:

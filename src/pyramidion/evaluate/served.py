@@ -49,7 +49,7 @@ def filled(data: DataSet, folder: Path, rows: int, tables: str, **knobs: Any) ->
         store.observe(given.slice(rows))
         store.share(tables)
         card = store.card(stream=STREAM, signer=signer)
-    return SharedTables(card, tables, key=signer.public_key())
+    return SharedTables(card, tables, stream=STREAM, key=signer.public_key())
 
 
 def _keys(folder: Path, stream: str = STREAM) -> str:

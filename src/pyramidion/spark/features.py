@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Clock = Callable[[], float]
 Batches = Iterator[pa.RecordBatch]
 
+SENT = "spark"
+"""The stream that broadcast snapshots are signed for; each has a signing key of its own."""
+
 
 def featurize(
     df: DataFrame, snapshot: Snapshot, *, keep: Sequence[str] = (), clock: Clock = time.time
@@ -125,7 +128,7 @@ class _Sent:
     @classmethod
     def of(cls, df: DataFrame, snapshot: Snapshot, clock: Clock) -> _Sent:
         signer, now = Ed25519PrivateKey.generate(), int(clock() * 1_000_000)
-        data = snapshot_bytes(snapshot, stream="spark", now=now, signer=signer)
+        data = snapshot_bytes(snapshot, stream=SENT, now=now, signer=signer)
         broadcast = context_of(df).broadcast(data)
         return cls(broadcast, key_text(signer.public_key()), snapshot.names, clock)
 
@@ -136,7 +139,9 @@ class _Sent:
     def snapshot(self) -> Snapshot:
         """The tables, for one task; raises where their time is over."""
         verifier = key_from(self._key)
-        return snapshot_from(self._broadcast.value, verifier=verifier, clock=self._clock)
+        return snapshot_from(
+            self._broadcast.value, stream=SENT, verifier=verifier, clock=self._clock
+        )
 
 
 class _Columns:

@@ -68,7 +68,7 @@ def card_bytes(
     }
     numbers = [studied.prior, studied.strength, studied.spread, studied.shift, studied.deviations]
     parts = [np.ascontiguousarray(each, dtype="<f8").tobytes() for each in numbers]
-    return sign(signer, KIND, header, b"".join([generation.key, layout.secret, *parts]))
+    return sign(signer, KIND, stream, header, b"".join([generation.key, layout.secret, *parts]))
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,11 @@ class Card:
     deadline: Deadline = field(repr=False)
 
 
-def card_from(data: bytes | memoryview, *, verifier: Ed25519PublicKey, clock: Clock) -> Card:
-    """The card in bytes that a service signed; ``clock`` in seconds, as a store's."""
-    header, payload = unsign(data, KIND, verifier)
+def card_from(
+    data: bytes | memoryview, *, stream: str, verifier: Ed25519PublicKey, clock: Clock
+) -> Card:
+    """The card of a stream in bytes that a service signed; ``clock`` in seconds, as a store's."""
+    header, payload = unsign(data, KIND, stream, verifier)
     if header.get("format") != FORMAT:
         raise FormatError("this card is of a format that this version cannot read; upgrade")
     try:

@@ -1,7 +1,7 @@
 """Shared tables, read: by who has a card, from where their owner published them.
 
 card = client.card("flights")                          signed, ends in a day at most
-with SharedTables(card, "redis://...", key=client.key()) as shared:
+with SharedTables(card, "redis://...", stream="flights", key=client.key()) as shared:
     shared.snapshot()                                  all tables, loaded: cached
     shared.snapshot(cached=False)                      none: each row's cells, in one round trip
 """
@@ -25,7 +25,8 @@ from pyramidion.storage.tables import TableStore, tables_at
 class SharedTables:
     """The tables that a card opens, in the table store at a URL.
 
-    ``key`` is the service's public key, which cards are signed with. Whatever is read is what
+    ``stream`` is the stream that the card must be of, ``key`` the service's public key, which
+    cards are signed with. Whatever is read is what
     the owner wrote, or an error; and nothing is from the card's end on.
     """
 
@@ -34,11 +35,12 @@ class SharedTables:
         card: bytes,
         tables: str | TableStore,
         *,
+        stream: str,
         key: Ed25519PublicKey | str,
         clock: Clock = time.time,
     ) -> None:
         verifier = key_from(key) if isinstance(key, str) else key
-        self._card = card_from(card, verifier=verifier, clock=clock)
+        self._card = card_from(card, stream=stream, verifier=verifier, clock=clock)
         self._store = tables_at(tables) if isinstance(tables, str) else tables
         self._found = self._store.opened(self._card.generation, self._card.layout)
 
