@@ -37,6 +37,8 @@ HEX = re.compile(r"[0-9a-f]+")
 
 Fact = str | int | list[str] | list[int] | list[str | int] | None
 Facts = Mapping[str, Fact]
+GRANT_USED = ("vault.opened", "vault.rewritten")
+"""Kinds of entries that say that a grant of the vault was used: to read, or to erase."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ deletion record says neither who nor how many.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -129,11 +127,11 @@ def _theirs(store: Lifecycle, table: pa.Table, people: Keys) -> NDArray[np.bool_
     return np.isin(store.door.people(column), people)
 
 
-def theirs_of(store: Lifecycle, person: str | int, why: str) -> Callable[[pa.Table], NDArray[Any]]:
-    """Tells which rows of a table of the vault are the person's; refuses a reason that says who."""
-    people = _people(store, person)
+def checked_person(store: Lifecycle, person: str | int, why: str) -> str:
+    """The column that names people; refuses nobody's name, and a reason that says who."""
+    _people(store, person)
     _refuse_named(person, why)
-    return lambda table: _theirs(store, table, people)
+    return str(store.schema.unit)
 
 
 # --- what stays known, and what goes first ----------------------------------------------------

@@ -145,17 +145,21 @@ def _each(
 
 def people(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Keys:
     """Whose each row is, as keys; 7 and "7" are the same person, whichever way a row came."""
-    made = in_one_type(raw) if isinstance(raw, list) else plain(raw)
-    if made is None:
-        made = pa.array(_each(name, list(raw), judge, _person, None), pa.binary())
-    elif pa.types.is_integer(made.type):
-        made = made.cast(pa.string()).cast(pa.binary())
-    elif is_text(made.type) or pa.types.is_null(made.type):
-        made = made.cast(pa.large_binary())
-    else:
-        raise _wrong_type(name, made.type, "text or whole numbers")
+    made = person_bytes(name, raw, judge)
     judge.mark(name, made.is_null(), NO_PERSON)
     return hasher.column(made)
+
+
+def person_bytes(name: str, raw: Raw, judge: Judge) -> pa.Array | pa.ChunkedArray:
+    """The person of each row as bytes, null where a row names none."""
+    made = in_one_type(raw) if isinstance(raw, list) else plain(raw)
+    if made is None:
+        return pa.array(_each(name, list(raw), judge, _person, None), pa.binary())
+    if pa.types.is_integer(made.type):
+        return made.cast(pa.string()).cast(pa.binary())
+    if is_text(made.type) or pa.types.is_null(made.type):
+        return made.cast(pa.large_binary())
+    raise _wrong_type(name, made.type, "text or whole numbers")
 
 
 def _person(value: object) -> bytes | None:

@@ -91,8 +91,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pyramidion.learn.exports import Export
-    from pyramidion.vault.custody import PublicKey
-    from pyramidion.vault.reader import GrantedRows
+    from pyramidion.vault.custody import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 Clock = Callable[[], float]
@@ -751,18 +750,28 @@ class Pyramid:
         return erasure
 
     def erase_from_vault(
-        self, person: str | int, rows: GrantedRows, *, why: str = "asked for"
+        self,
+        person: str | int,
+        grant: str | bytes,
+        *,
+        key: PrivateKey,
+        broker: str,
+        why: str = "asked for",
     ) -> list[str]:
         """Make the rows of one person blank in the vault's files of an ``erase`` grant.
 
-        Every granted file is sealed anew, whoever is in it; the new names. Erase the person's hot
-        rows first, or those that are not sealed yet come after.
+        The broker at an address rewrites every granted file, whoever is in it, and no row comes
+        here; the new names. Erase the person's hot rows first, or those that are not sealed yet
+        come after.
         """
         self._usable()
         now, move = self._now(), self._threads.move
-        made = erase_from_vault(self._lifecycle, self._vault, person, rows, why, move)
-        self._noted("person.erased", now, {"why": why, "files": len(made)}, lambda: None)
-        return [name for name in made if name is not None]
+        granted, made = erase_from_vault(
+            self._lifecycle, self._vault, person, grant, key, broker, why, move
+        )
+        told: dict[str, Fact] = {"why": why, "files": len(made), "grant": granted}
+        self._noted("person.erased", now, told, lambda: None)
+        return made
 
     # --- after an intrusion ----------------------------------------------------------
 

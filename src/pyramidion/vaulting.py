@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.erasing import theirs_of
+from pyramidion.erasing import checked_person
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.extras import refuse_missing
 from pyramidion.lifecycle import Lifecycle
@@ -20,8 +20,7 @@ from pyramidion.untold import Untold
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pyramidion.vault.custody import PublicKey
-    from pyramidion.vault.reader import GrantedRows
+    from pyramidion.vault.custody import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 ABOUT = "vault"
@@ -80,16 +79,25 @@ def erase_from_vault(
     store: Lifecycle,
     vault: Vault | None,
     person: str | int,
-    rows: GrantedRows,
+    grant: str | bytes,
+    key: PrivateKey,
+    broker: str,
     why: str,
     move: Move,
-) -> list[str | None]:
-    """Seal each granted file anew without a person's rows; the new names, None where one went."""
-    theirs = theirs_of(store, person, why)
+) -> tuple[str, list[str]]:
+    """Have a broker rewrite each granted file without a person's rows; the grant, the new names."""
+    column = checked_person(store, person, why)
     if vault is None:
         raise StateError("this store has no vault, so nothing of the person is in one")
-    vault.refuse_strange(rows.grant)
-    return [
-        move(partial(vault.replace, name, [table], why=why))
-        for name, table in _part("forgetting").without(rows, theirs)
+    reader, forgetting = _part("reader"), _part("forgetting")
+    granted = reader.read_grant(grant)
+    granted.refuse_unless("erase")
+    vault.refuse_strange(granted)
+    locks = vault.new_locks(file.header.name for file in granted.files)
+    named = person if isinstance(person, str) else int(person)
+    order = forgetting.Order(column, named, {name: lock.key for name, lock in locks.items()})
+    names = [
+        move(partial(vault.swap, made, locks.get(made.name), why=why))
+        for made in reader.rewrite_files(grant, key, broker, order)
     ]
+    return granted.id, names

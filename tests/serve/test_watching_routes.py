@@ -67,7 +67,7 @@ def test_grants_are_told_as_the_log_has_them(inside: Inside) -> None:
         expires = now + seconds * SECOND
         store.note("vault.granted", grant=name, expires=expires, first=1, last=2, **about)
     store.note("vault.opened", grant="used", rows=3)
-    store.note("vault.opened", grant="used", rows=3)
+    store.note("vault.rewritten", grant="used", rows=3)
     store.note("vault.revoked", grant="revoked", held=1)
     store.note("vault.opened", grant="unknown", rows=3)
     inside.clock.pass_(2)

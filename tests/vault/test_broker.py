@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
+from io import BytesIO
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,9 @@ from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Revocation
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.stream import challenge_context
+from pyramidion.vault.forgetting import Order
+from pyramidion.vault.parquet import decrypted
+from pyramidion.vault.stream import Opener, challenge_context
 from tests.vault.desk import CANARY, CUSTODIAN, DAY, ENGINEER, HOUR, NOON, OTHER, SECOND, Desk
 
 
@@ -70,16 +73,6 @@ def test_the_first_moment_of_a_grant_is_in_it_and_the_last_is_not(desk: Desk) ->
     start = NOON - DAY + HOUR
     table = desk.opened(desk.grant(1, first=start, last=start + HOUR // 4))
     assert table.column("_arrived").to_pylist() == [start]
-
-
-def test_a_grant_to_erase_gives_whole_files(desk: Desk) -> None:
-    start = NOON - DAY + HOUR
-    columns = ["carrier", "late", "_window"]
-    table = desk.opened(
-        desk.grant(1, first=start, last=start + 1, purpose="erase", columns=columns)
-    )
-    assert table.num_rows == 4
-    assert table.column_names == [*columns, "_batch", "_arrived"]
 
 
 def test_a_file_without_a_granted_row_still_says_its_columns(desk: Desk) -> None:
@@ -596,3 +589,97 @@ def test_a_place_that_fails_in_its_own_words_tells_none_of_them(desk: Desk) -> N
         desk.opened(desk.grant())
     assert CANARY not in str(told.value)
     assert CANARY not in json.dumps(desk.said("vault.refused"))
+
+
+# --- a grant to erase ---------------------------------------------------------------------------
+
+
+def order_for(desk: Desk, grant: Grant, person: str | int = "nobody") -> tuple[bytes, bytes]:
+    """The answer to a challenge, and an order under it."""
+    challenge = desk.broker.present(grant.to_json())
+    token = ENGINEER.open(challenge.sealed, challenge_context(grant))
+    return token, Order("carrier", person, {}).seal(grant, token)
+
+
+def plain(desk: Desk, grant: Grant, person: str) -> list[tuple[bytes, bytes]]:
+    """All that the engineer decrypts of a stream that erases somebody."""
+    token, order = order_for(desk, grant, person)
+    source = BytesIO(b"".join(desk.broker.erase(token, order)))
+    return list(Opener(source, grant, token, ENGINEER).frames())
+
+
+def test_erase_grant_is_refused_to_readers(desk: Desk) -> None:
+    """Also to a program that does not ask what the grant is for."""
+    with pytest.raises(SchemaError, match="gives no rows"):
+        desk.stream(desk.grant(purpose="erase"))
+    assert desk.place.gets.total() == 0
+    assert desk.kinds() == ["vault.granted", "vault.refused"]
+
+
+def test_read_grant_is_refused_to_erasers(desk: Desk) -> None:
+    with pytest.raises(SchemaError, match="erases nobody"):
+        desk.broker.erase(*order_for(desk, desk.grant()))
+    assert desk.kinds() == ["vault.granted", "vault.refused"]
+
+
+def test_erasing_gives_the_engineer_no_row(desk: Desk) -> None:
+    frames = plain(desk, desk.grant(purpose="erase"), f"{CANARY} hour-1 2")
+    assert [kind for kind, _ in frames] == [b"F", b"S", b"V"] * 3 + [b"E"]
+    assert not any(CANARY.encode() in piece for _, piece in frames)
+    sealed = Envelope.from_bytes(frames[2][1])
+    with pytest.raises(FormatError, match="another key"):
+        sealed.key(ENGINEER)
+
+
+def test_custodian_opens_rewritten_files(desk: Desk) -> None:
+    frames = plain(desk, desk.grant(purpose="erase"), f"{CANARY} hour-1 2")
+    (_, data), (_, envelope) = frames[4], frames[5]
+    sealed = Envelope.from_bytes(envelope)
+    batches = decrypted(data, sealed.key(CUSTODIAN), sealed.header)
+    table = pa.Table.from_batches(batches)
+    assert table.column("carrier").to_pylist()[1:3] == [f"{CANARY} hour-1 1", None]
+    assert table.column("_window").to_pylist() == [1, 1, 0, 1]
+    old = desk.envelopes[1].header
+    assert replace(sealed.header, name="", size=0, digest="") == replace(
+        old, name="", size=0, digest=""
+    )
+
+
+def test_log_says_what_a_grant_did(desk: Desk) -> None:
+    read, erase = desk.grant(0), desk.grant(1, purpose="erase")
+    desk.opened(read)
+    plain(desk, erase, "nobody")
+    (opened,), (rewritten,) = desk.said("vault.opened"), desk.said("vault.rewritten")
+    assert (opened["grant"], opened["purpose"]) == (read.id, "read")
+    assert (rewritten["grant"], rewritten["purpose"]) == (erase.id, "erase")
+    assert (rewritten["files"], rewritten["rows"]) == (1, 4)
+
+
+def test_erase_grant_serves_one_person(desk: Desk) -> None:
+    grant = desk.grant(purpose="erase")
+    for _ in range(2):
+        plain(desk, grant, "one")
+    with pytest.raises(StateError, match="another person"):
+        desk.broker.erase(*order_for(desk, grant, "other"))
+    assert desk.kinds()[1:] == ["vault.rewritten"] * 2 + ["vault.refused"]
+    assert "other" not in desk.said("vault.refused")[0]["why"].replace("another", "")
+
+
+def test_order_under_another_answer_is_refused(desk: Desk) -> None:
+    grant = desk.grant(purpose="erase")
+    (_, order), (token, _) = order_for(desk, grant), order_for(desk, grant)
+    with pytest.raises(FormatError, match="another purpose"):
+        desk.broker.erase(token, order)
+
+
+def test_grant_for_an_unknown_purpose_is_refused(desk: Desk) -> None:
+    grant = replace(desk.grant(), purpose="copy")
+    with pytest.raises(FormatError, match="newer version"):
+        desk.broker.present(replace(grant, signature=CUSTODIAN.sign(grant.body())).to_json())
+
+
+def test_purpose_of_a_grant_cannot_be_changed(desk: Desk) -> None:
+    """Its files' keys are sealed for that purpose, whoever signs."""
+    grant = replace(desk.grant(purpose="erase"), purpose="read")
+    with pytest.raises(FormatError, match="another purpose"):
+        desk.opened(replace(grant, signature=CUSTODIAN.sign(grant.body())))

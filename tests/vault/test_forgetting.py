@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pyramidion import Pyramid, SchemaError, StateError
+from pyramidion import PrivacyError, Pyramid, SchemaError, StateError
 from pyramidion.cli import main, memory
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.brokering import announced, broker_at
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.reader import GrantedRows, open_grant
+from pyramidion.vault.forgetting import Order
+from pyramidion.vault.reader import open_grant, read_grant, rewrite_files
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import CUSTODIAN, DAY, HOUR, START, Clock, tiny
 
@@ -33,7 +34,7 @@ class Vaulted:
     def __init__(self, folder: Path, server: BrokerServer, store: Pyramid) -> None:
         self.folder, self.server, self.store = folder, server, store
 
-    def granted(self, purpose: str, **more: Any) -> GrantedRows:
+    def grant(self, purpose: str, **more: Any) -> str:
         assert self.store.vault is not None
         now = int(time.time() * 1e6)
         given = {"columns": ["who", "a"], "reason": "x", "engineer": "Ada", "key": ADA}
@@ -41,11 +42,19 @@ class Vaulted:
             *(0, EVER),
             **given | {"broker": self.server.broker.public, "now": now, "purpose": purpose} | more,
         )
-        grant = Grant.make(request, CUSTODIAN, now=now, expires=now + 60_000_000)
-        return open_grant(grant.to_json(), ADA, self.server.address)
+        return Grant.make(request, CUSTODIAN, now=now, expires=now + 60_000_000).to_json()
+
+    def erase(self, person: str, grant: str | None = None, **more: Any) -> list[str]:
+        grant = self.grant("erase") if grant is None else grant
+        line = {"key": ADA, "broker": self.server.address}
+        return self.store.erase_from_vault(person, grant, **line | more)
 
     def people(self) -> list[str]:
-        return self.granted("read").read_all().column("who").to_pylist()
+        with open_grant(self.grant("read"), ADA, self.server.address) as rows:
+            return rows.read_all().column("who").to_pylist()
+
+    def said(self, kind: str) -> list[dict[str, Any]]:
+        return [dict(e.facts) for e in self.store.audit_log.entries() if e.kind == kind]
 
 
 @pytest.fixture(params=[None, "365d"])
@@ -78,7 +87,7 @@ def test_a_person_is_erased_from_every_granted_file(vaulted: Vaulted) -> None:
     vault = vaulted.store.vault
     assert vault is not None
     before = vault.files()
-    made = vaulted.store.erase_from_vault("anna", vaulted.granted("erase"), why="request 17")
+    made = vaulted.erase("anna", why="request 17")
     vault.carry()
     assert vaulted.people() == ["ben", "ben", "carl", "carl"]
     assert sorted(made) == [file.name for file in vault.files()]
@@ -94,57 +103,87 @@ def test_nobody_sees_which_files_the_person_was_in_nor_how_often(vaulted: Vaulte
         return [(f.first, f.last, f.first_batch, f.last_batch, f.rows) for f in vault.files()]
 
     before = seen()
-    assert len(vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))) == len(before)
+    assert len(vaulted.erase("anna")) == len(before)
     assert seen() == before
-    assert len(vaulted.store.erase_from_vault("nobody", vaulted.granted("erase"))) == len(before)
+    assert len(vaulted.erase("nobody")) == len(before)
     assert seen() == before
-    said = [e.facts for e in vaulted.store.audit_log.entries() if e.kind == "person.erased"]
-    assert said == [{"why": "asked for", "files": len(before)}] * 2
+    said = vaulted.said("person.erased")
+    granted = [each["grant"] for each in vaulted.said("vault.granted")]
+    about = {"why": "asked for", "files": len(before)}
+    assert said == [about | {"grant": each} for each in granted]
 
 
 def test_the_old_files_are_gone_from_the_place(vaulted: Vaulted) -> None:
     vault = vaulted.store.vault
     assert vault is not None
     before = {path.name for path in (vaulted.folder / "vault").iterdir()}
-    vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))
+    vaulted.erase("anna")
     vault.carry()
     after = {path.name for path in (vaulted.folder / "vault").iterdir()}
     assert len(before) == len(after) == 6
     assert before.isdisjoint(after)
 
 
-def test_a_grant_to_read_does_not_seal_anew(vaulted: Vaulted) -> None:
-    with vaulted.granted("read") as rows, pytest.raises(SchemaError, match="vault request --erase"):
-        vaulted.store.erase_from_vault("anna", rows)
+def test_read_grant_erases_nobody(vaulted: Vaulted) -> None:
+    with pytest.raises(SchemaError, match="vault request --erase"):
+        vaulted.erase("anna", vaulted.grant("read"))
     assert len(vaulted.people()) == 7
 
 
-def test_a_reason_that_names_the_person_is_refused(vaulted: Vaulted) -> None:
-    with vaulted.granted("erase") as rows, pytest.raises(Exception, match="names the person"):
-        vaulted.store.erase_from_vault("anna", rows, why="anna asked")
+def test_erase_grant_gives_no_rows(vaulted: Vaulted) -> None:
+    with pytest.raises(SchemaError, match="gives no rows"):
+        open_grant(vaulted.grant("erase"), ADA, vaulted.server.address)
 
 
-def test_a_stranger_s_grant_does_not_seal_anew(vaulted: Vaulted) -> None:
-    with vaulted.granted("erase") as rows:
-        rows.grant = replace(rows.grant, custodian=PrivateKey.new().public)
-        with pytest.raises(StateError, match="not of this store's custodian"):
-            vaulted.store.erase_from_vault("anna", rows)
-    with vaulted.granted("erase") as rows:
-        vaulted.store.erase_from_vault("ben", vaulted.granted("erase"))
-        with pytest.raises(StateError, match="make a new request"):
-            vaulted.store.erase_from_vault("anna", rows)
+def test_reason_that_names_the_person_is_refused(vaulted: Vaulted) -> None:
+    with pytest.raises(PrivacyError, match="names the person"):
+        vaulted.erase("anna", why="anna asked")
 
 
-def test_a_store_without_a_vault_says_so(folder: Path, vaulted: Vaulted) -> None:
+def test_grant_of_another_custodian_is_refused(vaulted: Vaulted) -> None:
+    other = PrivateKey.new()
+    grant = replace(read_grant(vaulted.grant("erase")), custodian=other.public)
+    forged = replace(grant, signature=other.sign(grant.body())).to_json()
+    with pytest.raises(StateError, match="not of this store's custodian"):
+        vaulted.erase("anna", forged)
+
+
+def test_grant_of_replaced_files_is_refused(vaulted: Vaulted) -> None:
+    grant = vaulted.grant("erase")
+    vaulted.erase("ben")
+    with pytest.raises(StateError, match="make a new request"):
+        vaulted.erase("anna", grant)
+
+
+def test_store_without_vault_says_so(folder: Path, vaulted: Vaulted) -> None:
     keys = f"file:{folder / 'keys' / 'other.key'}"
     settings = tiny(**EXACT | {"epsilon": 1.0})
     other = Pyramid.create(folder / "other", PEOPLE, settings, keys=keys, clock=Clock())
-    with (
-        other,
-        vaulted.granted("erase") as rows,
-        pytest.raises(StateError, match="no vault"),
-    ):
-        other.erase_from_vault("anna", rows)
+    grant, line = vaulted.grant("erase"), {"key": ADA, "broker": vaulted.server.address}
+    with other, pytest.raises(StateError, match="no vault"):
+        other.erase_from_vault("anna", grant, **line)
+
+
+def test_whole_number_erases_its_text_too(vaulted: Vaulted) -> None:
+    clock = Clock()
+    vaulted.store.observe(of(["7", "8"], clock.now))
+    vaulted.erase(7)  # type: ignore[arg-type]
+    assert "7" not in vaulted.people()
+    assert "8" in vaulted.people()
+
+
+def test_file_that_the_broker_was_not_told_to_make_is_refused(vaulted: Vaulted) -> None:
+    vault = vaulted.store.vault
+    assert vault is not None
+    order = Order("who", "anna", {})
+    grant, before = vaulted.grant("erase"), vault.files()
+    first, second, *_ = rewrite_files(grant, ADA, vaulted.server.address, order)
+    cut = replace(first, data=first.data[:-1])
+    swapped = replace(first, name=second.name)
+    for made in (cut, swapped):
+        with pytest.raises(StateError, match="another file"):
+            vault.swap(made, None, why="x")
+    assert vault.files() == before
 
 
 def run(*words: object) -> int:
@@ -209,6 +248,23 @@ def test_people_are_listed_only_if_the_grant_has_every_file_that_is_there_now(
     assert "not listed" not in capsys.readouterr().err
 
 
+def test_erase_grant_opens_and_lists_nothing(
+    vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(vaulted)
+    vaulted.store.close()
+    with announced(desk.path, vaulted.server):
+        grant = desk.asked("erase", "--erase")
+        rows = desk.folder / "rows.parquet"
+        opened = ("vault", "open", grant[1], "--key", grant[3], "--output", rows)
+        assert run(*opened, "--data", desk.path) == 2
+        assert "gives no rows" in capsys.readouterr().err
+        assert desk.listed(*grant) == 2
+        assert "gives no rows" in capsys.readouterr().err
+    assert not rows.exists()
+    assert not desk.people.exists()
+
+
 def test_people_are_not_listed_by_a_grant_of_other_columns_or_of_another_store(
     vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,7 +286,7 @@ def test_exposed_rows_that_the_vault_does_not_give_are_told(
     vaulted: Vaulted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk = Desk(vaulted)
-    vaulted.store.erase_from_vault("anna", vaulted.granted("erase"))
+    vaulted.erase("anna")
     vaulted.store.close()
     with announced(desk.path, vaulted.server):
         assert desk.listed(*desk.asked("list", *ALL)) == 0
@@ -259,7 +315,7 @@ def test_a_shell_erases_a_person_and_lists_the_people_that_a_break_in_exposed(
         assert kept == []
         assert run(*erase, *asked("erase", "--erase")) == 0
         assert kept == ["kept"]
-        assert "sealed anew: 3 files of the vault" in capsys.readouterr().out
+        assert "rewritten: 3 files of the vault" in capsys.readouterr().out
         rows = folder / "rows.parquet"
         read = asked("read", "--from", START, "--to", START + DAY, "--columns", "who")[1::2]
         opened = ("vault", "open", read[0], "--key", read[1], "--output", rows, "--data", path)

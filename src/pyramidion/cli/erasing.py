@@ -73,7 +73,7 @@ def erase_person(arguments: argparse.Namespace) -> None:
     else:
         print(_did(done))
         if files is not None:
-            print(f"sealed anew: {several(files, 'file')} of the vault")
+            print(f"rewritten: {several(files, 'file')} of the vault")
         elif sealed:
             print(VAULT)
 
@@ -82,12 +82,13 @@ def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) ->
     """How many files of the vault were sealed anew."""
     from pyramidion.cli.vault_rows import broker_of
     from pyramidion.storage.disk import read
-    from pyramidion.vault.reader import open_grant
 
     memory.keep()
-    key = unlocked(arguments.key, arguments, bare=True)
-    with open_grant(read(arguments.grant), key, broker_of(arguments)) as rows:
-        return len(pyramid.erase_from_vault(person, rows, why=arguments.why))
+    key, broker = unlocked(arguments.key, arguments, bare=True), broker_of(arguments)
+    made = pyramid.erase_from_vault(
+        person, read(arguments.grant), key=key, broker=broker, why=arguments.why
+    )
+    return len(made)
 
 
 def _read(place: str) -> str:

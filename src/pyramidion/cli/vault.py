@@ -70,8 +70,8 @@ def _add_request(verbs: Commands[Parser]) -> None:
     asking.add_argument(
         "--erase",
         action="store_true",
-        help="ask for whole files, to erase a person from them with `erase-person --grant` "
-        "(default: of the whole vault)",
+        help="ask for whole files, to erase a person from them with `erase-person --grant`; "
+        "the grant gives no rows to read (default: of the whole vault)",
     )
     asking.add_argument(
         "--reason",

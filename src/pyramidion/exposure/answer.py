@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyramidion.audit_chain import GRANT_USED
 from pyramidion.counts.layout import PRIOR, Layout
 from pyramidion.durations import since_epoch
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
@@ -341,7 +342,7 @@ def _grants(log: Iterable[Entry], start: int, stop: int) -> Iterator[GrantExpose
             begun.setdefault(name, (entry, len(brokers)))
         elif entry.kind in ("vault.expired", "vault.revoked"):
             ended.setdefault(name, entry.at)
-        elif entry.kind == "vault.opened" and start <= entry.at <= stop:
+        elif entry.kind in GRANT_USED and start <= entry.at <= stop:
             opened[name] = opened.get(name, 0) + 1
     ran = {number for number, since, until in _brokers(brokers) if since <= stop and until >= start}
     for name, (entry, broker) in begun.items():

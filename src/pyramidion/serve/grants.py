@@ -1,11 +1,11 @@
-"""Who was let read the vault, as the audit log tells it."""
+"""Who was let read the vault or erase from it, as the audit log says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from pyramidion.audit_chain import Entry
+from pyramidion.audit_chain import GRANT_USED, Entry
 
 TOLD = ("engineer", "purpose", "columns", "files", "first", "last", "expires")
 ENDS = ("vault.expired", "vault.revoked")
@@ -21,7 +21,7 @@ def granted(entries: Iterable[Entry], now: int) -> list[dict[str, Any]]:
             found[name] = {"grant": name, "at": entry.at, **about, "ended": None, "opened": 0}
         elif name in found and entry.kind in ENDS:
             found[name]["ended"] = found[name]["ended"] or entry.at
-        elif name in found and entry.kind == "vault.opened":
+        elif name in found and entry.kind in GRANT_USED:
             found[name]["opened"] += 1
     for told in found.values():
         expires = told["expires"]

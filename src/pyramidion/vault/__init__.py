@@ -18,5 +18,5 @@ stream        granted rows on their way, sealed to the engineer
 broker        the process that opens what was granted; broker_http, its address
 brokering     a broker for the store in a directory, and how it is found
 reader        what an engineer does with a grant
-forgetting    one person's rows, made blank under a grant
+forgetting    files rewritten without one person's rows, under a grant to erase
 """

@@ -1,4 +1,4 @@
-"""The broker: the one process that opens what a custodian granted, for whom, and until when.
+"""The broker: the one process that opens what a custodian granted: for whom, what for, how long.
 
 Its private key is made when it starts and is nowhere but in its memory: a grant is sealed to
 it, and so ends with the process. Nothing it decrypts touches a disk.
@@ -6,6 +6,8 @@ it, and so ends with the process. Nothing it decrypts touches a disk.
     present     a grant that the custodian signed, for this store and this broker, not over:
                 held, and answered with a challenge that the engineer's key alone opens
     open        the challenge's answer, once: the rows, sealed to the engineer
+    erase       the same for a grant to erase: its files without one person's rows, encrypted
+                under keys that are sealed to the custodian, so that no row leaves the broker
     revoke      the custodian's word that a grant is over, at once, running streams too
     expire      drops the grants whose time is over, by a clock that never goes back
 
@@ -31,10 +33,21 @@ from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageE
 from pyramidion.expiry import HighWater
 from pyramidion.killpoints import reach
 from pyramidion.vault.custody import PrivateKey, PublicKey
-from pyramidion.vault.documents import Grant, Granted, Revocation
+from pyramidion.vault.documents import Grant, Granted, Purpose, Revocation
 from pyramidion.vault.drafts import NAME
+from pyramidion.vault.forgetting import Order, rewritten
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
-from pyramidion.vault.stream import END, FILE, Sealer, challenge_context, fault, pieces
+from pyramidion.vault.stream import (
+    END,
+    ENVELOPE,
+    FILE,
+    SEALED,
+    Sealer,
+    challenge_context,
+    cut,
+    fault,
+    pieces,
+)
 
 T = TypeVar("T")
 
@@ -93,6 +106,7 @@ class Broker:
         self._challenges: dict[str, tuple[str, int]] = {}
         self._refusals: deque[int] = deque(maxlen=REFUSALS)
         self._refused: dict[str, tuple[int, int]] = {}
+        self._people: dict[str, bytes] = {}
         self._append("vault.broker", broker=self.public.fingerprint)
 
     @property
@@ -131,12 +145,28 @@ class Broker:
     def open(self, token: bytes) -> Iterator[bytes]:
         """The bytes of a stream, for who opened the challenge; an entry is made before."""
         with self._lock:
-            grant = self._checked(lambda: self._answered(token))
-            rows = sum(file.header.rows for file in grant.files)
-            self._checked(lambda: self._refuse_over(grant), grant.id)
-            self._append("vault.opened", **_told(grant), rows=rows)
+            grant = self._used(token, "read")
+            self._append("vault.opened", **_told(grant), rows=_rows_of(grant))
             reach("broker.logged")
-        return self._streamed(grant, Sealer(grant, token, self._key))
+        return self._streamed(grant, Sealer(grant, token, self._key), self._pieces(grant))
+
+    def erase(self, token: bytes, order: bytes) -> Iterator[bytes]:
+        """The granted files, rewritten without the rows of the person whom the order names."""
+        with self._lock:
+            grant = self._used(token, "erase")
+            told = self._checked(lambda: Order.open(order, grant, token, self._key), grant.id)
+            self._checked(lambda: self._refuse_second(grant, told), grant.id)
+            self._append("vault.rewritten", **_told(grant), rows=_rows_of(grant))
+            reach("broker.logged")
+        sealer = Sealer(grant, token, self._key)
+        return self._streamed(grant, sealer, self._rewritten(grant, told))
+
+    def _used(self, token: bytes, purpose: Purpose) -> Grant:
+        """The live grant that a token answers for, if it is for this purpose."""
+        grant = self._checked(lambda: self._answered(token))
+        self._checked(lambda: self._refuse_over(grant), grant.id)
+        self._checked(lambda: grant.refuse_unless(purpose), grant.id)
+        return grant
 
     def revoke(self, text: str | bytes) -> str:
         """End a grant, held or still to come; its id."""
@@ -203,6 +233,13 @@ class Broker:
         if over is not None:
             raise StateError(f"grant {grant.id} {over}")
 
+    def _refuse_second(self, grant: Grant, order: Order) -> None:
+        """One person for a grant: the sizes of rewritten files could tell who is in them."""
+        if self._people.setdefault(grant.id, order.digest) != order.digest:
+            raise StateError(
+                f"grant {grant.id} was used for another person; make a new request for this one"
+            )
+
     def _answered(self, token: bytes) -> Grant:
         held, until = self._challenges.pop(_name(token), ("", 0))
         if held not in self._held or until <= self._clock():
@@ -250,10 +287,12 @@ class Broker:
 
     # --- rows -----------------------------------------------------------------------------
 
-    def _streamed(self, grant: Grant, sealer: Sealer) -> Iterator[bytes]:
+    def _streamed(
+        self, grant: Grant, sealer: Sealer, frames: Iterator[tuple[bytes, bytes]]
+    ) -> Iterator[bytes]:
         yield sealer.opening
         try:
-            for kind, piece in self._pieces(grant):
+            for kind, piece in frames:
                 self._refuse_over(grant)
                 yield sealer.frame(kind, piece)
             return
@@ -273,21 +312,36 @@ class Broker:
                 yield from pieces(batch)
         yield END, b""
 
+    def _rewritten(self, grant: Grant, order: Order) -> Iterator[tuple[bytes, bytes]]:
+        for file in grant.files:
+            yield FILE, file.header.name.encode()
+            batches = list(self._decrypted(grant, file, [*file.header.columns, *OWN]))
+            reach("broker.decrypted")
+            table = pa.Table.from_batches(batches)
+            data, envelope = rewritten(table, file.header, order, self.custodian)
+            yield from cut(data, SEALED)
+            yield ENVELOPE, envelope.to_bytes()
+        yield END, b""
+
     def _rows(self, grant: Grant, file: Granted) -> Iterator[pa.RecordBatch]:
         """The granted rows and columns of a file; without rows, one batch that has none."""
         header = file.header
         asked = [n for n in grant.columns if n in header.columns or n in OWN]
         columns = list(dict.fromkeys([*asked, BATCH, ARRIVED]))
         read = list(dict.fromkeys([*columns, WINDOW]))
-        data = self._place.get(f"{header.name}.parquet")
-        reach("broker.fetched")
         first = True
-        for batch in decrypted(data, grant.file_key(file, self._key), header, read):
-            kept = batch if grant.purpose == "erase" else _between(batch, grant)
-            kept = kept.select(columns)
+        for batch in self._decrypted(grant, file, read):
+            kept = _between(batch, grant).select(columns)
             if kept.num_rows or first:
                 yield kept
             first = False
+
+    def _decrypted(
+        self, grant: Grant, file: Granted, columns: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        data = self._place.get(f"{file.header.name}.parquet")
+        reach("broker.fetched")
+        return decrypted(data, grant.file_key(file, self._key), file.header, columns)
 
 
 _EXPIRED = "is over: its time has passed; make a new request"
@@ -319,6 +373,10 @@ def _told(grant: Grant) -> dict[str, Any]:
         "files": len(grant.files),
         "names": sha256("\n".join(names).encode()).hexdigest(),
     }
+
+
+def _rows_of(grant: Grant) -> int:
+    return sum(file.header.rows for file in grant.files)
 
 
 def _name(token: bytes) -> str:

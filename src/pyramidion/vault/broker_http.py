@@ -3,6 +3,7 @@
     GET  /hello         the broker's public key, the store, the custodian's fingerprint
     POST /grants        a grant; answered by a challenge, sealed to its engineer
     POST /open          the challenge's answer; answered by the rows (`pyramidion.vault.stream`)
+    POST /erase         the same and an order, for a grant to erase; answered by rewritten files
     POST /revocations   a revocation
 
 It needs no TLS: grants and revocations are signed, and rows are sealed to the engineer. Bodies,
@@ -117,7 +118,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A grant, an answer to a challenge, a revocation."""
-        self._answer({"/grants": self._present, "/open": self._open, "/revocations": self._revoke})
+        self._answer(
+            {
+                "/grants": self._present,
+                "/open": self._open,
+                "/erase": self._erase,
+                "/revocations": self._revoke,
+            }
+        )
 
     def _answer(self, routes: dict[str, Callable[[bytes], Answer | Iterator[bytes]]]) -> None:
         route = routes.get(self.path)
@@ -175,12 +183,21 @@ class _Handler(BaseHTTPRequestHandler):
         return {"grant": challenge.grant, "challenge": coded(challenge.sealed)}
 
     def _open(self, body: bytes) -> Iterator[bytes]:
-        try:
-            told = json.loads(body)
-        except (ValueError, RecursionError):
-            told = None
-        answer = told.get("answer") if isinstance(told, dict) else None
-        return self.server.broker.open(decoded(answer, "the answer to a challenge"))
+        (answer,) = _decoded(body, "answer")
+        return self.server.broker.open(answer)
+
+    def _erase(self, body: bytes) -> Iterator[bytes]:
+        return self.server.broker.erase(*_decoded(body, "answer", "order"))
 
     def _revoke(self, body: bytes) -> Answer:
         return {"revoked": self.server.broker.revoke(body)}
+
+
+def _decoded(body: bytes, *names: str) -> list[bytes]:
+    """The bytes in the fields of a JSON object."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    fields = told if isinstance(told, dict) else {}
+    return [decoded(fields.get(name), "the answer to a challenge") for name in names]

@@ -3,7 +3,8 @@
     request     who asks, for which arrivals and columns, why, of which broker; the envelopes
                 of the files that hold them. Signed by the engineer's key
     grant       the keys of just those files, sealed anew to that broker for that engineer,
-                columns and time. Signed by the custodian
+                columns and time, and for one purpose: to read or to erase a person. Signed by
+                the custodian
     revocation  that a grant is over. Signed by the custodian
 
 Nothing in them is secret to a bystander: a request has keys that the custodian alone opens,
@@ -19,7 +20,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
@@ -33,6 +34,8 @@ from pyramidion.vault.envelope import (
 )
 
 Purpose = Literal["read", "erase"]
+"""What a grant is for: its rows are read, or its files are rewritten without a person's rows."""
+PURPOSES = get_args(Purpose)
 
 LONGEST = 10_000  # letters of a reason
 
@@ -174,9 +177,7 @@ class Request(Document):
                 "locks": tuple(decoded(lock, "a request") for lock in told["locks"]),
             }
         )
-        if len(request.locks) != len(request.files):
-            raise _unlike("request")
-        if request.purpose not in ("read", "erase"):
+        if len(request.locks) != len(request.files) or request.purpose not in PURPOSES:
             raise _unlike("request")
         if not request.key.signed(request.signature, request.body()):
             raise FormatError("a request was changed after it was signed; have it sent again")
@@ -311,7 +312,22 @@ class Grant(Document):
                 "a grant is not signed by this store's custodian, or was changed since; have it "
                 "sent again"
             )
+        if grant.purpose not in PURPOSES:
+            raise _unlike("grant")
         return grant
+
+    def refuse_unless(self, purpose: Purpose) -> None:
+        """Raise for a grant that is for something else: what it is for is all that it does."""
+        if self.purpose == purpose:
+            return
+        if purpose == "read":
+            raise SchemaError(
+                f"grant {self.id} is to erase a person and gives no rows; use it with "
+                f"`erase-person --grant`, or ask for rows with `vault request`"
+            )
+        raise SchemaError(
+            f"grant {self.id} is for reading and erases nobody; ask with `vault request --erase`"
+        )
 
 
 @dataclass(frozen=True)

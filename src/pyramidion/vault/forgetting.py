@@ -1,34 +1,98 @@
-"""One person's rows in the vault: made blank, under a grant.
+"""Erasing one person from files of the vault: the broker rewrites them, nobody reads them.
 
-The machine that seals cannot read what it sealed, so a custodian grants the files, a broker
-gives their rows, and each file is sealed anew with the person's rows blank: no value, window
-0, and the batch and arrival that they had, which are public. So a file has as many rows as
-before. *All* granted files are sealed anew, whoever is in them: which ones changed would tell
-when the person was there. Whoever reads the vault gets no blank rows.
+The machine that seals cannot read what it sealed. A custodian grants the files *to erase*, and
+the broker, which a grant is sealed to, is the only process that decrypts them:
+
+    order       column, person and the new locks, sealed to the broker by the grant's engineer
+    rewritten   a file with the person's rows blank, encrypted under a fresh key, which is
+                sealed to the custodian: all that the engineer receives
+
+A blank row has no value, window 0, and the batch and arrival that it had, which are public. So
+a file has as many rows as before. *All* granted files are rewritten, whoever is in them: which
+ones changed would tell when the person was there. Reading the vault gives no blank rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pyramidion.errors import FormatError, SchemaError
+from pyramidion.errors import FormatError, SchemaError, StateError
+from pyramidion.storage.ciphers import new_key
+from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.envelope import Header
-from pyramidion.vault.parquet import BLANK, OWN, WINDOW
+from pyramidion.vault.drafts import GROUP, name_of
+from pyramidion.vault.envelope import Envelope, Header, canonical
+from pyramidion.vault.parquet import BLANK, OWN, WINDOW, digest_of, encrypted
+from pyramidion.vault.stream import context_of
 
-if TYPE_CHECKING:
-    from pyramidion.vault.reader import GrantedRows
 
-Theirs = Callable[[pa.Table], NDArray[np.bool_]]
-"""Which rows of a table are the person's."""
+@dataclass(frozen=True)
+class Order:
+    """What an engineer tells a broker to erase; sealed to that broker."""
+
+    column: str
+    person: str | int
+    locks: Mapping[str, bytes]
+    """The lock of each new file, by the name of the old one; empty where files have none."""
+
+    def seal(self, grant: Grant, token: bytes) -> bytes:
+        """For the broker of a grant, in answer to its challenge."""
+        locks = {name: coded(lock) for name, lock in self.locks.items()}
+        said = {"column": self.column, "person": self.person, "locks": locks}
+        return grant.broker.seal(canonical(said), _context(grant, token))
+
+    @classmethod
+    def open(cls, sealed: bytes, grant: Grant, token: bytes, broker: PrivateKey) -> Self:
+        """What `seal` made."""
+        told: Any = json.loads(broker.open(sealed, _context(grant, token)))
+        try:
+            column, person, locks = told["column"], told["person"], dict(told["locks"])
+        except (KeyError, TypeError, ValueError):
+            raise _unlike() from None
+        whole = isinstance(person, int) and not isinstance(person, bool)
+        if not isinstance(column, str) or not (whole or isinstance(person, str)):
+            raise _unlike()
+        return cls(column, person, {n: decoded(lock, "an order") for n, lock in locks.items()})
+
+    @property
+    def digest(self) -> bytes:
+        """Tells two people apart."""
+        return sha256(canonical([self.column, str(self.person)])).digest()
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A file without a person's rows, as it comes from the broker: encrypted."""
+
+    name: str
+    """The file that it takes the place of."""
+    data: bytes
+    envelope: Envelope
+
+
+def rewritten(
+    table: pa.Table, header: Header, order: Order, custodian: PublicKey
+) -> tuple[pa.Buffer, Envelope]:
+    """All rows of a file, with a person's rows blank, under a key that the custodian opens."""
+    if table.num_rows != header.rows:
+        raise FormatError(
+            f"vault file {header.name} did not come whole, so it is left as it is; ask again"
+        )
+    table = table.select([*header.columns, *OWN])
+    table = blanked(table, _theirs(table, header, order))
+    name, key = name_of(header.first), new_key()
+    data = encrypted(table, key, store=header.store, name=name, group=GROUP)
+    made = replace(header, name=name, size=data.size, digest=digest_of(data))
+    return data, Envelope.seal(made, key, custodian, lock=order.locks.get(header.name))
 
 
 def blanked(table: pa.Table, theirs: NDArray[np.bool_]) -> pa.Table:
@@ -49,44 +113,43 @@ def blanked(table: pa.Table, theirs: NDArray[np.bool_]) -> pa.Table:
     return table
 
 
-def without(rows: GrantedRows, theirs: Theirs) -> Iterator[tuple[str, pa.Table]]:
-    """Each granted file by name, with the person's rows blank."""
-    headers = {file.header.name: file.header for file in rows.grant.files}
-    refuse_unusable(rows.grant)
-    for name, batches in groupby(rows.by_file(), itemgetter(0)):
-        header = headers[name]
-        table = pa.Table.from_batches([batch for _, batch in batches])
-        if table.num_rows != header.rows:
-            raise FormatError(
-                f"vault file {name} did not come whole, so it is left as it is; ask again"
-            )
-        table = table.select([*header.columns, *OWN])
-        yield name, blanked(table, _among(table, theirs))
+def _theirs(table: pa.Table, header: Header, order: Order) -> NDArray[np.bool_]:
+    """The rows of the order's person; blank ones are nobody's."""
+    from pyramidion import records
+    from pyramidion.judge import Judge, person_bytes
 
-
-def _among(table: pa.Table, theirs: Theirs) -> NDArray[np.bool_]:
-    """The person's rows; blank ones are nobody's."""
-    there = table.column(WINDOW).to_numpy() != BLANK
-    found = np.zeros(table.num_rows, dtype=np.bool_)
-    found[there] = theirs(table.filter(pa.array(there)))
+    if order.column not in header.columns:
+        raise SchemaError(
+            f"vault file {header.name} has no column that names people as the order does; name "
+            f"the column of the schema's unit"
+        )
+    raw = records.batch_of(table.select([order.column])).columns[order.column]
+    people = person_bytes(order.column, raw, Judge(table.num_rows))
+    same = pc.equal(people, pa.scalar(str(order.person).encode(), people.type))
+    found: NDArray[np.bool_] = np.asarray(pc.fill_null(same, False))
     return found
 
 
-def refuse_unusable(grant: Grant) -> None:
-    """Raise for a grant that does not give whole files."""
-    if grant.purpose != "erase":
-        raise SchemaError(
-            "this grant is for reading, and sealing anew what it gives would lose rows; ask with "
-            "`vault request --erase`"
+def refuse_unlike(old: Header, made: Rewritten, custodian: PublicKey, *, locked: bool) -> None:
+    """Raise for a rewritten file that is not what the broker was told to make."""
+    header = made.envelope.header
+    expected = replace(
+        old,
+        name=header.name,
+        size=len(made.data),
+        digest=digest_of(made.data),
+        custodian=custodian.fingerprint,
+    )
+    if header != expected or header.name == old.name or made.envelope.locked != locked:
+        raise StateError(
+            f"the broker sent another file than vault file {old.name} rewritten, so that one is "
+            f"left as it is; check which broker answers"
         )
-    for header in (file.header for file in grant.files):
-        if not set(grant.columns).issuperset(columns_of(header)):
-            raise SchemaError(
-                f"this grant does not give all columns of vault file {header.name}; ask with "
-                f"`vault request --erase`"
-            )
 
 
-def columns_of(header: Header) -> list[str]:
-    """All that must be read of a file to seal it anew."""
-    return [*header.columns, WINDOW]
+def _context(grant: Grant, token: bytes) -> bytes:
+    return b"pyramidion vault order\n" + context_of(grant, token)
+
+
+def _unlike() -> FormatError:
+    return FormatError("an order to erase is damaged; upgrade pyramidion on both sides")

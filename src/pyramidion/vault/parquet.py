@@ -53,11 +53,13 @@ def unmarked(table: pa.Table) -> pa.Table:
     return table.drop_columns([name for name in OWN if name in table.column_names])
 
 
-def encrypted(table: pa.Table, key: bytes, *, store: str, name: str) -> pa.Buffer:
-    """A table as the bytes of an encrypted Parquet file."""
+def encrypted(
+    table: pa.Table, key: bytes, *, store: str, name: str, group: int | None = None
+) -> pa.Buffer:
+    """A table as the bytes of an encrypted Parquet file, with so many rows in a row group."""
     sink = pa.BufferOutputStream()
     with encrypting(sink, table, key, store=store, name=name) as writer:
-        writer.write_table(table)
+        writer.write_table(table, row_group_size=group)
     return sink.getvalue()
 
 

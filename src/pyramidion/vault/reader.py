@@ -1,6 +1,7 @@
 """What an engineer does with a grant: take it to the broker, and have its rows.
 
     open_grant      presents the grant, answers the challenge, and gives the rows as they come
+    rewrite_files   the same with a grant to erase: its files without one person's rows, encrypted
     revoke_grant    takes a revocation to the broker
     hello           who answers at an address
 
@@ -11,7 +12,7 @@ error says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -24,12 +25,24 @@ from pyramidion import errors
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
+from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.forgetting import Order, Rewritten
 from pyramidion.vault.parquet import ARRIVED, BATCH
 from pyramidion.vault.stream import BATCH as WHOLE
-from pyramidion.vault.stream import FAULT, FILE, PART, Opener, challenge_context
+from pyramidion.vault.stream import (
+    ENVELOPE,
+    FAULT,
+    FILE,
+    PART,
+    SEALED,
+    Opener,
+    challenge_context,
+)
 
 PATIENCE = 120.0  # seconds that a broker may need for a file
 _LONGEST = 1 << 20  # bytes of an answer that is not rows
+
+Line = tuple[HTTPResponse, HTTPConnection]
 
 
 @dataclass(frozen=True)
@@ -62,25 +75,59 @@ def read_grant(text: str | bytes) -> Grant:
 def open_grant(grant_text: str | bytes, key: PrivateKey, address: str) -> GrantedRows:
     """The rows of a grant, for who has the key that the request was made with."""
     grant = read_grant(grant_text)
+    grant.refuse_unless("read")
+    line, opener = _opened(grant, grant_text, key, address, "/open", lambda _: {})
+    return GrantedRows(grant, line, opener)
+
+
+def rewrite_files(
+    grant_text: str | bytes, key: PrivateKey, address: str, order: Order
+) -> Iterator[Rewritten]:
+    """The files of a grant to erase, each without the rows of the person in the order."""
+    grant = read_grant(grant_text)
+    grant.refuse_unless("erase")
+    line, opener = _opened(
+        grant, grant_text, key, address, "/erase", lambda t: {"order": order.seal(grant, t)}
+    )
+    name, parts = "", list[bytes]()
+    try:
+        for kind, piece in opener.frames():
+            if kind == FILE:
+                name, parts = piece.decode(), []
+            elif kind == FAULT:
+                raise _error(json.loads(piece))
+            elif kind in (PART, SEALED):
+                parts.append(piece)
+            elif kind == ENVELOPE:
+                yield Rewritten(name, b"".join(parts), Envelope.from_bytes(piece))
+    finally:
+        _hang_up(line)
+
+
+def _opened(
+    grant: Grant,
+    grant_text: str | bytes,
+    key: PrivateKey,
+    address: str,
+    path: str,
+    more: Callable[[bytes], dict[str, bytes]],
+) -> tuple[Line, Opener]:
+    """A stream of the broker, after its challenge is answered; ``more`` goes with the answer."""
     if grant.key != key.public:
         raise SchemaError(
             "this grant is for another key than the one given; give the key file of its request"
         )
     told = _asked(address, "POST", "/grants", grant_text)
     token = key.open(decoded(told.get("challenge"), "a challenge"), challenge_context(grant))
-    connection, response = _sent(
-        address, "POST", "/open", json.dumps({"answer": coded(token)}).encode()
-    )
-    opener = Opener(_Source(response, address), grant, token, key)
-    return GrantedRows(grant, (response, connection), opener)
+    body = {name: coded(data) for name, data in ({"answer": token} | more(token)).items()}
+    connection, response = _sent(address, "POST", path, json.dumps(body).encode())
+    return (response, connection), Opener(_Source(response, address), grant, token, key)
 
 
 class GrantedRows:
     """Rows on their way: read them once, one way or another, and in a ``with`` block."""
 
-    def __init__(
-        self, grant: Grant, line: tuple[HTTPResponse, HTTPConnection], opener: Opener
-    ) -> None:
+    def __init__(self, grant: Grant, line: Line, opener: Opener) -> None:
         self.grant = grant
         self._line, self._opener = line, opener
         self._read = False
@@ -126,14 +173,18 @@ class GrantedRows:
 
     def close(self) -> None:
         """Let go of the broker, which is told at once: the response holds the line by itself."""
-        for end in self._line:
-            end.close()
+        _hang_up(self._line)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _hang_up(line: Line) -> None:
+    for end in line:
+        end.close()
 
 
 def _batch(data: bytes) -> pa.RecordBatch:

@@ -1,4 +1,6 @@
-"""Rows on their way from a broker to an engineer: sealed, in order, whole or seen to be cut.
+"""Rows, or rewritten files, on their way from a broker to an engineer.
+
+Sealed, in order, whole or seen to be cut.
 
     opening     the broker's signature, and the stream's key, sealed to the engineer (HPKE)
     frames      length, then AES-GCM of a kind and a piece; the nonce counts, and the grant, the
@@ -7,6 +9,8 @@
     FILE        the name of the file that the next batches are from
     PART        a piece of a batch, of which more follows
     BATCH       the last piece of a batch: an Arrow IPC stream
+    SEALED      the last piece of a file that was rewritten: encrypted Parquet
+    ENVELOPE    the envelope of that file
     FAULT       why the stream ends here, before its end
     END         nothing is missing
 
@@ -32,6 +36,7 @@ from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import canonical
 
 FILE, PART, BATCH, FAULT, END = b"F", b"P", b"B", b"X", b"E"
+SEALED, ENVELOPE = b"S", b"V"
 PIECE = 1 << 20  # bytes of a frame: little to hold, much to a call
 _LENGTH, _TAG, _SIGNATURE = 4, 16, 64  # bytes
 
@@ -75,11 +80,16 @@ def pieces(batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes]]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    data = memoryview(sink.getvalue())
-    last = max(0, (len(data) - 1) // PIECE)
+    return cut(sink.getvalue(), BATCH)
+
+
+def cut(data: pa.Buffer | bytes, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Bytes as the kinds and pieces of frames, of which the last one has this kind."""
+    view = memoryview(data)
+    last = max(0, (len(view) - 1) // PIECE)
     for number in range(last + 1):
-        piece = bytes(data[number * PIECE : (number + 1) * PIECE])
-        yield (BATCH if number == last else PART), piece
+        piece = bytes(view[number * PIECE : (number + 1) * PIECE])
+        yield (kind if number == last else PART), piece
 
 
 def fault(error: PyramidionError) -> tuple[bytes, bytes]:

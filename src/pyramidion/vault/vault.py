@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
@@ -28,10 +29,10 @@ from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
-from pyramidion.vault.drafts import SealedFile, sealed_whole
+from pyramidion.vault.drafts import LOCK, SealedFile, sealed_whole, store_sealed
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.files import Files, FileStatus, VaultStatus, know, told_of
-from pyramidion.vault.forgetting import columns_of
+from pyramidion.vault.forgetting import Rewritten, refuse_unlike
 from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
@@ -229,14 +230,14 @@ class Vault:
         """Ask the custodian for rows that arrived from ``first`` up to, not with, ``last``.
 
         What waits is sealed first, so that the range is whole. To ``erase`` a person, whole files
-        are asked for, with all that they have.
+        are asked for, with all that they have, and the grant gives none of it to read.
         """
         self.seal()
         files = self.envelopes(first, last)
         if not files:
             raise StateError("the vault has no rows that arrived then; ask for another time")
         if purpose == "erase":
-            columns = list(dict.fromkeys(n for f in files for n in columns_of(f.header)))
+            columns = list(dict.fromkeys(n for f in files for n in f.header.columns))
         request = Request.make(
             files,
             store=self.store,
@@ -338,10 +339,32 @@ class Vault:
         if not left:
             self._erase(rows, why, now)
             return None
-        locked = self._parts.settings.vault_retention_us is not None
         table = pa.concat_tables(left)
-        sealed = sealed_whole(self._backlog.folder, self.store, table, self.custodian, lock=locked)
+        sealed = sealed_whole(
+            self._backlog.folder, self.store, table, self.custodian, lock=self._locked
+        )
         self._erase(rows, why, now, sealed)
+        self._after([sealed])
+        return sealed.header.name
+
+    @property
+    def _locked(self) -> bool:
+        """Whether files that are sealed now have a lock."""
+        return self._parts.settings.vault_retention_us is not None
+
+    def new_locks(self, names: Iterable[str]) -> dict[str, DataKey]:
+        """A fresh lock for each file that takes the place of one of these, where files have one."""
+        return {name: DataKey.new(LOCK) for name in names} if self._locked else {}
+
+    def swap(self, made: Rewritten, lock: DataKey | None, *, why: str) -> str:
+        """Put a file that a broker rewrote in the place of the old one; the new name."""
+        rows = self._files.named(made.name)
+        if not rows:
+            raise StateError(f"the vault has no file {made.name}; see its `files`")
+        old = self._files.envelope(rows[0]).header
+        refuse_unlike(old, made, self.custodian, locked=lock is not None)
+        sealed = store_sealed(self._backlog.folder, made.data, made.envelope, lock)
+        self._erase(rows, why, self._parts.now(), sealed)
         self._after([sealed])
         return sealed.header.name
 
