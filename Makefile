@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+QUICK := $(filter-out tests/test_docs.py tests/test_movielens.py tests/test_project.py, \
+	$(wildcard tests/test_*.py)) tests/counts tests/privacy tests/contracts tests/store
 KERNELS := $(wildcard src/pyramidion/*_kernels.py src/pyramidion/*/*kernels.py)
 
 .PHONY: help
@@ -19,8 +22,17 @@ demo: $(VENV)/warm ## replay a year of flights through a store; plots go to buil
 	$(BIN)/pyramidion demo --output build/demo
 
 .PHONY: test
-test: $(VENV)/warm ## set up and run the tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+test: $(VENV)/warm ## set up and run all tests that protect a release
+	$(PYTEST) -m "not campaign" --durations=20
+
+.PHONY: quick
+quick: $(VENV)/warm ## the tests of a minute, for the inner loop
+	$(PYTEST) -q -m "not (campaign or slow or servers or java or browser or statistical)" $(QUICK)
+
+MINUTES ?= 60
+.PHONY: campaign
+campaign: $(VENV)/warm ## long runs of chance: kills, statistics, fuzzing, for MINUTES=60
+	$(BIN)/python -m tests.campaign --minutes $(MINUTES)
 
 .PHONY: check
 check: $(VENV)/installed ## style, types and import rules

@@ -136,6 +136,60 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return chain, secret
 
 
+# --- kinds of tests ---------------------------------------------------------------------------
+
+FIXTURES = {
+    "servers": {"redis_server", "redis_cluster", "cassandra_node", "process"},
+    "java": {"cassandra_node", "spark"},
+    "browser": {"chromium"},
+}
+"""Markers that follow from the fixtures that a test asks for."""
+
+FOLDERS = {"java": ("tests/spark/",), "servers": ("tests/edge/test_edge_process", "tests/shards/")}
+"""Markers that follow from where a test is."""
+
+TOGETHER = {
+    "cassandra_node": "cassandra",
+    "redis_cluster": "redis",
+    "redis_server": "redis",
+    "spark": "spark",
+    "chromium": "chromium",
+}
+"""Tests that share one server run in one worker, so that it is started once."""
+
+LONG = (
+    "tests/spark/",
+    "tests/serve/dashboard/",
+    "tests/store/test_cassandra",
+    "tests/contracts/",
+    "tests/store/test_kill",
+    "tests/test_docs.py",
+    "tests/edge/",
+    "tests/cli/",
+)
+"""Files to begin with, so that no worker is left alone with a long one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they need, keep files together, and begin with the long ones."""
+    groups: dict[str, str] = {}
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        asked = set(getattr(item, "fixturenames", ()))
+        for marker, names in FIXTURES.items():
+            if asked & names or path.startswith(FOLDERS.get(marker, "?")):
+                item.add_marker(marker)
+        for fixture, group in TOGETHER.items():
+            if fixture in asked:
+                groups.setdefault(path, group)
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(groups.get(path, path)))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+# --- tests that must not be skipped -----------------------------------------------------------
+
 refused: list[str] = []
 
 

@@ -559,7 +559,7 @@ def _found(mutant: Mutant, whole: Path, place: Path) -> bool:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def ratio(told: dict[str, Any], name: str, data: str, series: str, x: float) -> 
     return float(mean)
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(1800)
 def test_on_generated_clicks(tmp_path: Path) -> None:
     told = evaluated(tmp_path)  # as without real data
@@ -80,6 +81,7 @@ def test_on_generated_clicks(tmp_path: Path) -> None:
     assert abs(ratio(told, "bias", "clicks", "count-median", 1)) < 20
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(1800)
 def test_on_movielens_and_criteo(
     tmp_path: Path,

@@ -389,6 +389,7 @@ def test_a_model_not_chosen_yet_has_the_papers_parameters() -> None:
 # --- real data ---------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_matrix_factorization_is_strong_on_movielens(movielens: Path) -> None:
     data = ratings.load(movielens)
     model = best_model("movielens", raw_models.FACTORIZATION)

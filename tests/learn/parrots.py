@@ -80,7 +80,7 @@ def troubles(parrot: Parrot, told: str) -> Parrot | None:
     if told == "exit":
         raise SystemExit(3)
     if told == "print":
-        print(f"a value of a row: {parrot.y_[0]}", flush=True)  # noqa: T201
+        print(f"a value of a row: {parrot.y_[0]}", flush=True)
         os.write(1, b"a value of a row\n")
         os.write(2, b"a value of a row\n")
     if told == "unpicklable":

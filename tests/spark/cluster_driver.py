@@ -168,7 +168,7 @@ def main(url: str) -> None:
     guide(url)
     speculated(url, Path.cwd())
     killed(url, Path.cwd())
-    print("all done")  # noqa: T201
+    print("all done")
 
 
 if __name__ == "__main__":

@@ -78,12 +78,12 @@ def test_every_kill_point_kills_at_least_twenty_times(
     aftermath: Aftermath, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
-        print("\n\nkilled at             times")  # noqa: T201
+        print("\n\nkilled at             times")
         for name in KILLS:
-            print(f"{name:<20} {aftermath.hits[name]:>6}")  # noqa: T201
-        print(f"{'from outside':<20} {aftermath.outside:>6}")  # noqa: T201
-        print(f"{'again at once':<20} {aftermath.twice:>6}")  # noqa: T201
-        print(f"in {aftermath.seconds:.0f} s")  # noqa: T201
+            print(f"{name:<20} {aftermath.hits[name]:>6}")
+        print(f"{'from outside':<20} {aftermath.outside:>6}")
+        print(f"{'again at once':<20} {aftermath.twice:>6}")
+        print(f"in {aftermath.seconds:.0f} s")
     assert {name: hits for name in KILLS if (hits := aftermath.hits[name]) < HITS} == {}
 
 

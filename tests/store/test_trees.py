@@ -470,25 +470,27 @@ def test_rows_that_come_after_an_intrusion_are_told_by_a_node_that_was_seen(stan
 # --- by the thousand ---------------------------------------------------------------------------
 
 
-def test_a_thousand_windows_are_kept_and_summed() -> None:
+@pytest.mark.parametrize("size", [60, pytest.param(1000, marks=pytest.mark.campaign)])
+def test_many_windows_are_kept_and_summed(size: int) -> None:
     """Of one row each, on few cells, in memory: they are born, sealed, summed and retired."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
-    knobs = {"count_window": "1d", "retention": "1001d", "hot_window": "500d", "hot_step": "100d"}
+    hot = {"hot_window": f"{size // 2}d", "hot_step": f"{size // 10}d"}
+    knobs = {"count_window": "1d", "retention": f"{size + 1}d", **hot}
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         stand = Stand(Path(folder))
         store = stand.create(SMALL, **knobs, windows="tree")
         levels = store.settings.levels
         assert levels is not None
         batches: dict[int, list[Any]] = {}
-        for number in range(1010):
+        for number in range(size + 10):
             batch = rows(1, stand.clock.now, seed=number).select(["t", "y", "b"])
             store.observe(batch)
             batches[number + 1] = [batch]
             stand.clock.pass_(DAY)
             store.advance()
         arena = complete(store)
-        assert arena.rows == len(kept(store, batches)) == 1000
+        assert arena.rows == len(kept(store, batches)) == size
         whole = store._lifecycle.birth(1).variances[1] * levels.shares[0]
-        predicted = levels.variance(1000, "gaussian")  # on average over time
+        predicted = levels.variance(size, "gaussian")  # on average over time
         assert 0.5 * predicted < arena.layout.tables[1].variance / whole < 1.5 * predicted
         stand.close()
