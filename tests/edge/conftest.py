@@ -48,7 +48,18 @@ class Edge:
 
 
 @pytest.fixture
-def edge(service: Service, stand: Stand, tmp_path: Path) -> Iterator[Edge]:  # noqa: F811
+def kind() -> type[Any]:
+    """The kind of connections that an edge has."""
+    return connections(LIMITS)
+
+
+@pytest.fixture
+def edge(
+    service: Service,  # noqa: F811
+    stand: Stand,  # noqa: F811
+    tmp_path: Path,
+    kind: type[Any],
+) -> Iterator[Edge]:
     """An edge that holds a stream and models: of classes, of a number, and one that has none."""
     now = int(stand.clock.now * SECOND)
     service.exports = {
@@ -64,7 +75,7 @@ def edge(service: Service, stand: Stand, tmp_path: Path) -> Iterator[Edge]:  # n
     listening = bound("127.0.0.1", 0)
     made = edges.Edge(copies, Callers(hashes), LIMITS)
     config = uvicorn.Config(
-        create_app(made), http=connections(LIMITS), loop="uvloop", ws="none", log_config=None,
+        create_app(made), http=kind, loop="uvloop", ws="none", log_config=None,
         timeout_keep_alive=LIMITS.idle_seconds, access_log=False, server_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)

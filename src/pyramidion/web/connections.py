@@ -1,9 +1,19 @@
-"""Connections that cannot be held for ever by who sends nothing, little, or does not read.
+"""Connections with limits on time and size, and with one reading of every request.
 
 uvicorn bounds how long a connection rests between requests, but not how long a request's header
 takes or how large it is, nor an answer that nobody reads. Here each has its bound, and connections
-their number. What could be read in two ways is not read: a request has one host, and fields that
-come behind a body are none of its header.
+their number.
+
+A request that two parties could read in two ways is refused with 400, and its connection closes, so
+that the body of one request is never handled as another:
+
+    Upgrade, CONNECT     the parser would end the message at its header and read on behind it
+    versions             only HTTP/1.0 and HTTP/1.1
+    Host                 exactly one; HTTP/1.0 may leave it out
+    Transfer-Encoding    `chunked` alone, once, and not in HTTP/1.0
+    trailer fields       none
+
+The parser itself refuses the rest: two lengths, folded fields, bare line feeds, odd chunk sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +30,13 @@ from uvicorn.protocols.http.httptools_impl import (
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import JSON, shaped
 
-UNREAD = shaped({"code": "RequestError", "message": "this is not HTTP as it is read here; see it"})
+UNREAD = shaped(
+    {
+        "code": "RequestError",
+        "message": "malformed HTTP request; send one Host, one length, and no Upgrade, CONNECT or "
+        "trailer fields",
+    }
+)
 HEADERS = (
     f"content-type: {JSON}\r\ncontent-length: {len(UNREAD)}\r\nx-content-type-options: nosniff\r\n"
     "cache-control: no-store\r\nconnection: close\r\n\r\n"
@@ -43,6 +59,9 @@ class Lane(Protocol):
         """Have a request answered that is there as a whole; False where that is for others."""
 
 
+VERSIONS = ("1.0", "1.1")
+PIPELINED = 100
+"""Requests of one connection that wait for the answer to an earlier one; each takes memory."""
 SOON = 0.05
 """Seconds that a small body may take behind its header: most clients send them one by one."""
 
@@ -65,8 +84,8 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
         _late: asyncio.TimerHandle | None = None
         """Ends the wait for its body."""
         _beginning = False
-        _garbled = False
-        """Whether what came behind a whole request is not HTTP; told once that is answered."""
+        _malformed = False
+        """Whether the bytes behind a whole request are not HTTP; refused after its answer."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             """Begin to wait for the first request, where there is room."""
@@ -90,7 +109,7 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
 
         def data_received(self, data: bytes) -> None:
             """Read on, unless nothing came of all that was read."""
-            if self._garbled or self.parser is None:
+            if self._malformed or self.parser is None:
                 return
             self._pending += len(data)
             super().data_received(data)
@@ -100,16 +119,32 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
 
         def on_header(self, name: bytes, value: bytes) -> None:
             """Take a field of the header."""
-            if not self._in_body:
-                super().on_header(name, value)
+            if self._in_body:
+                raise ValueError  # a trailer field; answered with 400, as all that is raised here
+            super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            """Begin to answer."""
-            hosts = [value for name, value in self.headers if name == b"host"]
-            if len(hosts) > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
-                raise ValueError  # told as what is not HTTP
+            """Begin to answer a request that can be read in one way only."""
+            if self._ambiguous() or len(self.pipeline) >= PIPELINED:
+                raise ValueError
             self._pending, self._in_body = 0, True
             super().on_headers_complete()
+
+        def _ambiguous(self) -> bool:
+            """Whether somebody else could see another request in these bytes."""
+            version, hosts, codings = self.parser.get_http_version(), 0, []
+            for name, value in self.headers:
+                if name == b"host":
+                    hosts += 1
+                elif name == b"transfer-encoding":
+                    codings.append(value.strip(b" \t").lower())
+            return (
+                self.parser.should_upgrade()
+                or version not in VERSIONS
+                or hosts > 1
+                or (not hosts and version == "1.1")
+                or (bool(codings) and (version == "1.0" or codings != [b"chunked"]))
+            )
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
             """Begin to answer, or wait for what came with it."""
@@ -163,20 +198,25 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's words
-            """Answer what is not HTTP in the one shape of errors, behind what is answered."""
-            cycle = self.cycle
+            """Refuse what is not HTTP, after the answers to the requests before it."""
+            cycle, before = self.cycle, bool(self.pipeline)
             if cycle is not None and not cycle.response_complete:
-                if self.pipeline or (cycle.response_started and cycle.more_body):
+                if not cycle.more_body:
+                    before = True
+                elif before:  # its body is malformed, and it waits for an earlier answer
+                    self.pipeline.popleft()
+                elif cycle.response_started:
                     self.transport.abort()
                     return
-                if not cycle.more_body:
-                    self._garbled = True
-                    return
-                cycle.disconnected = True
-                cycle.message_event.set()
-            self._tell_unread()
+                else:
+                    cycle.disconnected = True
+                    cycle.message_event.set()
+            if before:
+                self._malformed = True
+            else:
+                self._refuse_malformed()
 
-        def _tell_unread(self) -> None:
+        def _refuse_malformed(self) -> None:
             self.transport.write(STATUS_LINE[400] + HEADERS.encode() + UNREAD)
             self.transport.close()
 
@@ -184,11 +224,11 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
 
         def on_response_complete(self) -> None:
             """Begin to wait for the next request."""
-            self._since = self.loop.time() + self.timeout_keep_alive
+            self._since, last = self.loop.time() + self.timeout_keep_alive, not self.pipeline
             super().on_response_complete()
             self._begin()
-            if self._garbled and not self.transport.is_closing():
-                self._tell_unread()
+            if self._malformed and last and not self.transport.is_closing():
+                self._refuse_malformed()
 
         def _look_later(self, seconds: float) -> None:
             self._looking = self.loop.call_later(max(seconds, 0.01), self._look)

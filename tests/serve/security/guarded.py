@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +120,16 @@ def code_of(answer: httpx.Response) -> str:
 class Listening:
     """A guarded service behind a real socket, in a thread."""
 
-    def __init__(self, guarded: Guarded) -> None:
+    def __init__(
+        self, guarded: Guarded, kind: Callable[[type[Any]], type[Any]] = lambda kind: kind
+    ) -> None:
         self.socket = bound("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         limits = guarded.service.limits
         self.lane = Lane(guarded.service)
         config = uvicorn.Config(
             guarded.app,
-            http=connections(limits, self.lane),
+            http=kind(connections(limits, self.lane)),
             loop="uvloop",
             ws="none",
             timeout_keep_alive=limits.idle_seconds,
