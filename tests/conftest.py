@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -138,15 +139,16 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 # --- kinds of tests ---------------------------------------------------------------------------
 
-FIXTURES = {
+MARKED_BY_FIXTURE = {
     "servers": {"redis_server", "redis_cluster", "cassandra_node", "process"},
     "java": {"cassandra_node", "spark"},
     "browser": {"chromium"},
 }
-"""Markers that follow from the fixtures that a test asks for."""
-
-FOLDERS = {"java": ("tests/spark/",), "servers": ("tests/edge/test_edge_process", "tests/shards/")}
-"""Markers that follow from where a test is."""
+MARKED_BY_PATH = {
+    "servers": re.compile(r"tests/edge/test_edge_process|tests/shards/"),
+    "java": re.compile("tests/spark/"),
+    "slow": re.compile(r"tests/.*kill"),
+}
 
 TOGETHER = {
     "cassandra_node": "cassandra",
@@ -176,9 +178,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         path = item.nodeid.partition("::")[0]
         asked = set(getattr(item, "fixturenames", ()))
-        for marker, names in FIXTURES.items():
-            if asked & names or path.startswith(FOLDERS.get(marker, "?")):
-                item.add_marker(marker)
+        by_fixture = {name for name, fixtures in MARKED_BY_FIXTURE.items() if asked & fixtures}
+        by_path = {name for name, pattern in MARKED_BY_PATH.items() if pattern.match(path)}
+        for name in by_fixture | by_path:
+            item.add_marker(name)
         for fixture, group in TOGETHER.items():
             if fixture in asked:
                 groups.setdefault(path, group)

@@ -298,6 +298,7 @@ def test_check_refuses_bad_settings_too(capsys, schema_file):
     assert "setting 'epsilon' must be above 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

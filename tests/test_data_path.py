@@ -53,6 +53,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
 # --- while it is hot ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_while_a_row_is_hot_the_archive_and_the_present_keys_yield_it(life):
     for moment in ("the marked row is hot", "the marked row is hot for the last day"):
         found = life.moments[moment].loot
@@ -235,6 +236,7 @@ STEPPING = ("step.before", "checkpoint.copied", "checkpoint.written", "checkpoin
 RETIRING = ("seal.before", "seal.written", "seal.after", "retire.before", "retire.written")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [*STEPPING, "step.checkpointed", *ERASING, *ERASED])
 def test_wherever_the_erasure_of_rows_is_broken_off_the_next_open_finishes_it(
     life, point, tmp_path
@@ -249,6 +251,7 @@ def test_wherever_the_erasure_of_rows_is_broken_off_the_next_open_finishes_it(
         assert {b.number for b in life.between(window, earlier.rows, later.rows)} <= hot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [*RETIRING, "retire.after", *ERASING, *ERASED])
 def test_wherever_the_erasure_of_a_window_is_broken_off_the_next_open_finishes_it(
     life, point, tmp_path
@@ -259,6 +262,7 @@ def test_wherever_the_erasure_of_a_window_is_broken_off_the_next_open_finishes_i
     assert not [tables for tables in found.tables if window in tables.windows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ERASED)
 def test_wherever_a_withdrawal_is_broken_off_once_it_counts_the_next_open_finishes_it(
     life, point, tmp_path

@@ -432,6 +432,7 @@ def told(make):
     return sorted(refused.problems.items())
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas(), st.sampled_from([0, 30, DENSE]), st.data())
 def test_all_doors_give_a_good_row_the_keys_of_the_twin(schema, dense_limit, data):
@@ -449,6 +450,7 @@ def test_all_doors_give_a_good_row_the_keys_of_the_twin(schema, dense_limit, dat
     assert narrow is None or narrow.tolist() == expected
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(schemas(), st.data())
 @example(schema_of(Categorical("a")), None)

@@ -162,6 +162,7 @@ def test_dictionaries_that_change_from_batch_to_batch_are_kept(tmp_path):
     assert read(DataFile(tmp_path / "d.arrow"), ["d"]) == {"d": ["a", "b", "c", "a"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "ndjson"])
 def test_a_reading_given_up_early_leaves_nothing_behind(tmp_path, suffix):
     file = saved(tmp_path / f"data.{suffix}", pa.table({"a": np.arange(200_000)}))
@@ -352,6 +353,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", EXPECTED)
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
 def test_a_file_cut_short_is_named_with_what_was_expected(tmp_path, suffix, share):
@@ -372,6 +374,7 @@ def test_the_row_of_the_damage_is_told(tmp_path):
     assert "after row 1" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", EXPECTED)
 def test_no_damage_to_a_file_lets_a_value_out(tmp_path, suffix):
     whole = bytearray(content(LONG.slice(0, 50), suffix))

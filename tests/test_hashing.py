@@ -513,6 +513,7 @@ scalars = st.one_of(
 )
 
 
+@pytest.mark.slow
 @patient
 @given(st.lists(scalars, max_size=8))
 def test_any_value_hashes_as_its_twin(values):
@@ -610,6 +611,7 @@ def test_a_uuid_hashes_as_its_bytes():
 # Every process and container
 
 
+@pytest.mark.slow
 def test_the_same_value_hashes_the_same_in_another_process():
     told = python(
         """

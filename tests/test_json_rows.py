@@ -242,6 +242,7 @@ halves = st.builds(
 ).map(lambda whole: whole + ".0")
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=1500)
 @given(st.one_of(decimals, halves, st.floats(allow_nan=False, allow_infinity=False).map(repr)))
 def test_a_number_is_what_python_reads_or_given_up(text):
@@ -329,6 +330,7 @@ def bodies(draw, schema, values=None):
     return written(pairs, draw(st.booleans()), draw(st.booleans()))
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=400)
 @given(schemas(), st.sampled_from([0, 30, 65_536]), st.data())
 def test_every_row_has_the_keys_or_the_refusal_of_its_dict(schema, dense_limit, data):
@@ -337,6 +339,7 @@ def test_every_row_has_the_keys_or_the_refusal_of_its_dict(schema, dense_limit, 
     assert told(lambda: door.keys(body)) == expected(door, body)
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=150)
 @given(schemas(), st.data())
 def test_rows_of_any_values_have_the_refusal_of_their_dicts(schema, data):
@@ -381,6 +384,7 @@ def mutants(draw):
     return bytes(body)
 
 
+@pytest.mark.slow
 @settings(patient, max_examples=1000)
 @given(mutants())
 @example(b'{"open":"\\ud83d\\u')

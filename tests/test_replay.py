@@ -80,6 +80,7 @@ TIMES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(TIMES, max_size=4), st.integers(1, 9), st.integers(1, 10), st.booleans())
 def test_a_replay_is_a_stable_sort_of_all_rows(tmp_path_factory, columns, chunk, most, sort):

@@ -327,6 +327,7 @@ def test_toml_keeps_every_schema_to_the_letter(schema):
     assert repr(again) == repr(schema)  # 1, True and 1.0 are equal and must not be confused
 
 
+@pytest.mark.slow
 @given(schemas())
 def test_a_dict_keeps_every_schema(schema):
     assert repr(Schema.from_dict(schema.to_dict())) == repr(schema)

@@ -93,12 +93,14 @@ def bucket(arena: Arena, table: int, number: int) -> np.ndarray:
 # --- there and back ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tables_come_back_as_they_were_published(store: TableStore, arena: Arena) -> None:
     found = loaded(store, store.publish(arena, owner="o"))
     assert same(found, arena)
     assert found.sealed
 
 
+@pytest.mark.slow
 def test_cells_are_read_alone_in_one_call(
     store: TableStore, arena: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +301,7 @@ def test_tables_as_raw_as_their_rows_are_refused(store: TableStore, arena: Arena
 # --- who owns the machine ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_tables_published_twice_share_no_bytes(store: TableStore, arena: Arena) -> None:
     one, other = store.publish(arena, owner="o"), store.publish(arena, owner="o")
     assert one.name != other.name

@@ -300,6 +300,7 @@ def test_efficiencies_are_what_a_simulation_finds(averaged: bool) -> None:
         assert middle.var() == pytest.approx(claimed, rel=0.03), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("kind", "rows"), [("dense", 1), ("count-median", 1), ("count-median", 5)])
 @pytest.mark.parametrize("windows", [1, 4])
@@ -360,6 +361,7 @@ def test_shrinkage_beats_the_ratio_in_a_crowded_sketch_without_noise() -> None:
 # --- strength ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("a", [3.0, 30.0])
 @pytest.mark.parametrize("prior", [BINARY, (0.8, 0.2), FIVE])
 @pytest.mark.parametrize("deviation", [0.0, 10.0])
@@ -467,6 +469,7 @@ def test_the_paper_s_ratio_keeps_the_bias_of_count_min() -> None:
     assert not table.estimates.shift.any()
 
 
+@pytest.mark.slow
 def test_movielens_gains_what_the_design_says(movielens: Path) -> None:
     """privacy.md, the movie table with noise deviation 30: 0.618, and 1.392 with five classes."""
     raw = [line.split("::") for line in (movielens / "ratings.dat").read_text().splitlines()]

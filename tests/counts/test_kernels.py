@@ -241,6 +241,7 @@ def expected_columns(
     return [sources[source](index) for source, index in template]
 
 
+@pytest.mark.slow
 @every_table
 @pytest.mark.parametrize("sizes", [(2,), (5,), (2, 3)])
 @pytest.mark.parametrize("method", [estimate_kernels.SHRINKAGE, estimate_kernels.RATIO])

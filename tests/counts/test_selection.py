@@ -93,6 +93,7 @@ def test_two_features_that_add_up_gain_little_and_two_that_interact_much() -> No
     assert scores.information[0] > 50  # which the paper's measure takes for a gain
 
 
+@pytest.mark.slow
 def test_many_labels_and_many_values_are_scored_as_the_twin_does() -> None:
     rng = np.random.default_rng(2)
     rows = [

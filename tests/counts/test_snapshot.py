@@ -91,6 +91,7 @@ ways = pytest.mark.parametrize(
 # --- doors ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @ways
 def test_all_doors_give_the_same_features(given: dict[str, Any]) -> None:
     snapshot, rows = snapshot_of(**given), rows_of(60, seed=7)

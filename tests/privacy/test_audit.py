@@ -66,22 +66,26 @@ def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(birth, "gaussian_variance", quarter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gaussian_audit_is_quiet_at_the_stated_guarantee(seed: int) -> None:
     assert gaussian_audit(seed) <= promised()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("halved_noise")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gaussian_audit_finds_halved_noise(seed: int) -> None:
     assert gaussian_audit(seed) > promised()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "count"), [(1, 2_000), (5, 20_000)])
 def test_the_pure_audit_is_quiet_at_the_stated_guarantee(rows: int, count: int) -> None:
     assert pure_audit(1, rows, count) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("halved_noise")
 @pytest.mark.parametrize(("rows", "count"), [(1, 2_000), (5, 20_000)])
 def test_the_pure_audit_finds_halved_noise(rows: int, count: int) -> None:

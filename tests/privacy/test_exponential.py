@@ -66,6 +66,7 @@ def fit(observed: NDArray[np.int64], mass: Sequence[Decimal]) -> float:
     return float(stats.chisquare(seen, hoped, sum_check=False).pvalue) if len(hoped) > 1 else 1.0
 
 
+@pytest.mark.slow
 @cases
 def test_draws_fit_the_exact_mass_function(
     utilities: Utilities,
@@ -82,6 +83,7 @@ def test_draws_fit_the_exact_mass_function(
     assert fit(counted(drawn, len(utilities)), mass) > 1e-4
 
 
+@pytest.mark.slow
 def test_the_fit_notices_a_tenth_more_epsilon() -> None:
     source = Randomness.insecure_from_seed(b"chosen")
     utilities = [0, -1, -2, -3, 5]

@@ -183,6 +183,7 @@ def test_exp_in_doubles_is_as_good_as_the_essay_proves(exponent: float) -> None:
         assert abs(Fraction(kernels._approximate_exp(exponent)) / end - 1) < Fraction(1, 2**46)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None)
 @given(exponent=st.floats(0, 50), offset=offsets)
 def test_a_decided_comparison_is_never_wrong(exponent: float, offset: int) -> None:
@@ -191,6 +192,7 @@ def test_a_decided_comparison_is_never_wrong(exponent: float, offset: int) -> No
     verdict_is_right(kernels._below_exp(np.uint64(word), exponent, MARGIN), word, gamma)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None)
 @given(
     log_variance=st.floats(-6, 100),
@@ -309,6 +311,7 @@ def test_the_fit_notices_a_broken_sampler(broken: Callable[[int], NDArray[np.int
     assert fit(broken(300_000), DiscreteLaplace.at_least(1)) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 7.5, 195.0])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_draws_are_alike_to_those_of_opendp(kind: str, scale: float) -> None:

@@ -51,6 +51,7 @@ def open_features(number: int) -> Schema:
 # --- what is chosen ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_few_tables_get_laplace_noise_and_many_gaussian() -> None:
     assert plan(open_features(3), rows=10**6, epsilon=1.0).settings.delta == 0
     assert (many().settings.mechanism, many().settings.delta) == ("gaussian", 1e-9)
@@ -191,6 +192,7 @@ def test_k_multiplies_the_noise() -> None:
 # --- errors, and the ε of a target ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.floats(0.01, 20.0),
     st.floats(1.05, 10.0),
@@ -215,6 +217,7 @@ def test_more_epsilon_never_has_more_error(
     assert more.cost < 1.05 * less.cost
 
 
+@pytest.mark.slow
 @given(st.floats(0.05, 5.0), st.floats(1.3, 5.0))
 @settings(max_examples=4, deadline=None)
 def test_plans_for_more_epsilon_are_no_worse(epsilon: float, factor: float) -> None:
@@ -222,6 +225,7 @@ def test_plans_for_more_epsilon_are_no_worse(epsilon: float, factor: float) -> N
     assert costs[1] < 1.05 * costs[0]  # choices within 2 % are taken for the same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [0.1, 0.02])
 def test_the_epsilon_for_a_target_meets_it_and_hardly_less_does(target: float) -> None:
     proposed = movies(target=target)
@@ -238,6 +242,7 @@ def test_a_plan_says_which_epsilon_another_target_takes() -> None:
     assert proposed.epsilon_for(proposed.worst.cost * 1.001) == pytest.approx(1.0, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_target_beyond_reach_is_refused_and_named() -> None:
     with pytest.raises(SchemaError, match=r"no epsilon .*'user,genre'.*rows; raise the target"):
         movies(target=0.001, memory=300_000)

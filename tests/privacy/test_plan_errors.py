@@ -159,6 +159,7 @@ def both(stream: Stream, settings: Settings, name: str = "x") -> tuple[TablePlan
 ROOMY = 2**17  # buckets that hardly any two of 4,000 keys share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [1, 4])
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("delta", [0.0, 1e-9], ids=["laplace", "gaussian"])
@@ -257,6 +258,7 @@ def counted_anew(proposed: Plan, times: int = 4) -> tuple[float, float, float]:
     return cut, cost, error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_a_proposed_plan_does_what_it_says(epsilon: float, delta: float) -> None:

@@ -89,6 +89,7 @@ def test_flat_windows_write_every_row_once() -> None:
     assert planned(4).writes == 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("memory", "windows"), [(5_000_000, "tree"), (1_000_000, "tree"), (50_000, "flat")]
 )

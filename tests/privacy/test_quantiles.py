@@ -57,6 +57,7 @@ def cut_utilities(rows: tuple[int, ...], rank: Fraction) -> list[Fraction]:
     return [Fraction(u, rank.denominator) for u in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("utilities", [count_utilities, cut_utilities])
 @pytest.mark.parametrize("k", [1, 2])
@@ -98,6 +99,7 @@ def spread(one: list[Decimal], other: list[Decimal]) -> Decimal:
     return max(*ratios, *(1 / ratio for ratio in ratios))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("utilities", [count_utilities, cut_utilities])
 def test_probabilities_of_neighbours_differ_by_at_most_e_to_the_epsilon(
@@ -221,6 +223,7 @@ def test_cuts_divide_a_column_into_bins_of_about_equal_size(column: str) -> None
     assert sizes.max() < 14_000
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(-1e9, 1e9), max_size=30),
     st.integers(2, 40),

@@ -96,6 +96,7 @@ def spread(change: np.ndarray) -> int:
     return int(change.max() - change.min())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_blanking_rows_changes_no_score_by_more_than_is_proved(classes: int, k: int) -> None:

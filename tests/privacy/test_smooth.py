@@ -118,6 +118,7 @@ def draws(k: int, epsilon: Fraction, size: int) -> np.ndarray[tuple[int], np.dty
     )
 
 
+@pytest.mark.slow
 def test_noise_is_cauchy_around_the_quantile_with_the_scale_of_s() -> None:
     epsilon, k = Fraction(1, 2), 3
     found = draws(k, epsilon, 2_000)

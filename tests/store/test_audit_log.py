@@ -549,6 +549,7 @@ def test_processes_that_append_at_once_make_one_chain(path: Path) -> None:
             assert [entry.hash for entry in own] == told[name]
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_leave_a_sound_log_with_all_they_were_told(path: Path) -> None:
     dice, told = random.Random(7), []
     for turn in range(4):

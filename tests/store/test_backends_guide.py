@@ -71,6 +71,7 @@ def shares(stand: Stand) -> bool:
     return told is not None and told.current and not told.problem
 
 
+@pytest.mark.slow
 def test_redis_is_started_as_the_documents_say(rolled: Stand) -> None:
     needed()
     port, word = free_port(), "open-sesame"
@@ -80,6 +81,7 @@ def test_redis_is_started_as_the_documents_say(rolled: Stand) -> None:
         assert len(tables_at(f"redis://:{word}@127.0.0.1:{port}/0").names()) == 1
 
 
+@pytest.mark.slow
 def test_a_redis_cluster_is_started_as_the_documents_say(rolled: Stand) -> None:
     needed()
     ports = {str(7001 + number): free_port() for number in range(3)}
@@ -89,6 +91,7 @@ def test_a_redis_cluster_is_started_as_the_documents_say(rolled: Stand) -> None:
         assert len(tables_at(f"redis+cluster://127.0.0.1:{ports['7002']}").names()) == 1
 
 
+@pytest.mark.slow
 def test_cassandra_is_started_as_the_documents_say(rolled: Stand) -> None:
     pytest.importorskip("cassandra", reason="cassandra-driver is not installed here")
     from tests.cassandra_nodes.ring import AbsentError, _free, fetched, java

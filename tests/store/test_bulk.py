@@ -49,6 +49,7 @@ def went_on(stand: Stand) -> Pyramid:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [f"{p}:2" for p in POINTS if p.startswith("bulk.")])
 def test_a_store_that_was_killed_counts_each_window_once(point: str, stand: Stand) -> None:
     assert killed_at(point, stand.folder, __name__)

@@ -81,6 +81,7 @@ def test_certificates_that_cannot_be_read_are_the_users_mistake() -> None:
 # --- schema on demand -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_before_its_owner_came_a_keyspace_reads_as_empty(cassandra_node: Node) -> None:
     store = tables_at(cassandra_node.url("not_yet", replication=1))
     assert store.names() == {}
@@ -114,6 +115,7 @@ def test_a_refusal_of_the_server_is_told_as_one(cassandra_node: Node) -> None:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["KEYSPACE again", "TABLE again.pyramidion_chunks"])
 def test_a_schema_that_was_lost_is_made_again_by_an_owner_that_runs(
     cassandra_node: Node, lost: str

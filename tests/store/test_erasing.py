@@ -392,6 +392,7 @@ def test_nothing_is_kept_of_a_person_where_no_row_came_in_the_running_block(stan
     assert observed(store, of(["a"] * 3, stand.clock.now)).blanked == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(EVENTS, st.lists(st.integers(0, 11), max_size=3), st.sampled_from(["1d", "2d", None]))
 def test_no_person_has_more_than_k_rows_of_a_block_in_the_tables(
@@ -448,6 +449,7 @@ def test_what_was_made_of_hot_rows_expires(stand: Stand) -> None:
         training.X  # noqa: B018
 
 
+@pytest.mark.slow
 def test_models_are_trained_again_without_the_person(stand: Stand) -> None:
     store = sealed_store(stand)
     model = store.register("m", SGDClassifier(loss="log_loss", random_state=0))
@@ -461,6 +463,7 @@ def test_models_are_trained_again_without_the_person(stand: Stand) -> None:
     assert again.fitted.rows == 8
 
 
+@pytest.mark.slow
 def test_models_are_gone_before_the_rows_are(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     store = sealed_store(stand)
     model = store.register("m", SGDClassifier(loss="log_loss", random_state=0))
@@ -475,6 +478,7 @@ def test_models_are_gone_before_the_rows_are(stand: Stand, monkeypatch: pytest.M
     assert store.models["m"].available
 
 
+@pytest.mark.slow
 def test_where_all_rows_were_one_persons_models_wait_for_others(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(list("cd") * 60))

@@ -129,6 +129,7 @@ def told(estimator: Any) -> str:
     return " ".join(repr(estimator).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["mood", "bit"])
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=told)
 def test_a_revived_classifier_predicts_as_the_store_does(
@@ -289,6 +290,7 @@ def test_each_export_stands_in_the_audit_log(store: Pyramid) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_export_that_is_refused_stands_not(store: Pyramid) -> None:
     store.register("model", KNeighborsClassifier(algorithm="kd_tree"), label="mood")
     before = len(list(store.audit_log.entries()))

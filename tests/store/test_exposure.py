@@ -162,6 +162,7 @@ def lived(stand: Stand) -> Year:
 # --- against the twin -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_year_saw_steps_leave_windows_seal_and_reseeds(year: Year) -> None:
     assert year.end > START + 300 * DAY
     assert sum(row.gone is not None for row in year.twin.rows) > 900
@@ -171,6 +172,7 @@ def test_a_year_saw_steps_leave_windows_seal_and_reseeds(year: Year) -> None:
     }
 
 
+@pytest.mark.slow
 def test_raw_rows_are_those_that_the_twin_has_and_never_fewer(year: Year) -> None:
     exact = 0
     for a, b in year.intervals(120, seed=1):
@@ -199,6 +201,7 @@ def test_windows_are_visible_as_what_they_were(year: Year) -> None:
         assert told == year.twin.windows(a, b), (a, b)
 
 
+@pytest.mark.slow
 def test_rows_that_came_later_into_tables_that_were_seen_are_never_fewer(year: Year) -> None:
     for a, b in year.intervals(50, seed=4):
         found = year.store.exposure(a, b)

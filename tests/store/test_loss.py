@@ -55,6 +55,7 @@ def prior_squares(before: Any, y: Any) -> float:
     return sum((each - mean) ** 2 for each in y.tolist()) / len(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "label", "kind", "loss", "prior"),
     [
@@ -111,6 +112,7 @@ def left(store: Pyramid) -> int:
     return len(held)
 
 
+@pytest.mark.slow
 def test_the_store_forgets_a_loss_when_its_rows_leave(stand: Stand, store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")
@@ -121,6 +123,7 @@ def test_the_store_forgets_a_loss_when_its_rows_leave(stand: Stand, store: Pyram
     assert left(store) == before
 
 
+@pytest.mark.slow
 def test_the_store_forgets_a_loss_when_it_is_closed(store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")
@@ -129,6 +132,7 @@ def test_the_store_forgets_a_loss_when_it_is_closed(store: Pyramid) -> None:
     assert left(store) == before
 
 
+@pytest.mark.slow
 def test_the_store_forgets_a_loss_when_a_feature_of_its_rows_is_withdrawn(store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")

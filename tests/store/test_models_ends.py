@@ -52,6 +52,7 @@ def store(stand: Stand, note: Path) -> Pyramid:
 # --- the store ends, and begins again ------------------------------------------------
 
 
+@pytest.mark.slow
 def test_when_a_store_is_closed_its_models_are_gone_whoever_holds_it(
     stand: Stand, store: Pyramid
 ) -> None:
@@ -65,6 +66,7 @@ def test_when_a_store_is_closed_its_models_are_gone_whoever_holds_it(
     assert {model.why for model in store.models.values()} == {"the store is closed"}
 
 
+@pytest.mark.slow
 def test_a_store_that_is_closed_while_it_trains_has_no_model(
     stand: Stand, store: Pyramid, note: Path, monkeypatch: Any
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_store_that_is_closed_while_it_trains_has_no_model(
     assert not any(model.available for model in store.models.values())
 
 
+@pytest.mark.slow
 def test_a_store_that_is_opened_trains_again_from_what_stays(stand: Stand, store: Pyramid) -> None:
     with nothing_left():
         store.close()
@@ -102,6 +105,7 @@ def test_a_store_that_is_restored_trains_again_from_what_stays(
     assert days_of(fitted(store, "learner").y_) == [10, 11]
 
 
+@pytest.mark.slow
 def test_while_a_history_is_replayed_models_go_with_their_rows(
     stand: Stand, store: Pyramid, tmp_path: Path
 ) -> None:
@@ -120,6 +124,7 @@ def test_while_a_history_is_replayed_models_go_with_their_rows(
     assert days_of(fitted(store, "parrot").y_) == [11, 12, 13]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_registered_again_or_no_more_leaves_nothing_to_the_next_step(
     stand: Stand, store: Pyramid
 ) -> None:

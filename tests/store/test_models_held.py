@@ -50,6 +50,7 @@ def test_a_training_set_that_is_made_while_its_rows_leave_keeps_none(
     assert "_made" not in vars(training)
 
 
+@pytest.mark.slow
 def test_an_error_of_a_prediction_keeps_no_model(stand: Stand) -> None:
     store = lived(stand)
     store.register("number", Learner())
@@ -141,6 +142,7 @@ def test_a_store_whose_recipe_is_damaged_opens_and_erases(stand: Stand) -> None:
     assert store.register("number", SGDRegressor()).available
 
 
+@pytest.mark.slow
 def test_a_child_that_is_stopped_after_its_answer_is_ended(
     stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

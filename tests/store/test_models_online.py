@@ -247,6 +247,7 @@ def test_a_batch_that_is_being_acknowledged_when_training_begins_is_not_missed(
 # --- an update against a step ------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_update_that_is_under_way_at_a_step_brings_no_old_model_back(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]]
 ) -> None:
@@ -340,6 +341,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
     assert days_of(labels(store)) == [14]
 
 
+@pytest.mark.slow
 def test_each_row_is_learned_once_while_rows_arrive_and_models_come_and_go(
     stand: Stand, store: Pyramid, beside: Callable[..., Future[Any]]
 ) -> None:

@@ -56,6 +56,7 @@ def store(stand: Stand, note: Path) -> Pyramid:
 # --- rows leave ------------------------------------------------
 
 
+@pytest.mark.slow
 def test_at_a_step_the_old_models_are_gone_before_the_rows_and_new_ones_serve(
     stand: Stand, store: Pyramid
 ) -> None:
@@ -71,6 +72,7 @@ def test_at_a_step_the_old_models_are_gone_before_the_rows_and_new_ones_serve(
         assert days_of(fitted(store, name).y_) == [10, 11]
 
 
+@pytest.mark.slow
 def test_when_the_last_rows_leave_no_model_is_left(stand: Stand, store: Pyramid) -> None:
     with nothing_left(*LEAVES):
         stepped(stand, store, 16)
@@ -78,6 +80,7 @@ def test_when_the_last_rows_leave_no_model_is_left(stand: Stand, store: Pyramid)
         store.predict("parrot", marked(16))
 
 
+@pytest.mark.slow
 def test_a_step_that_is_due_behind_the_scenes_is_no_exception(stand: Stand, store: Pyramid) -> None:
     stand.clock.now = START + 12 * DAY
     with nothing_left(*LEAVES):
@@ -85,6 +88,7 @@ def test_a_step_that_is_due_behind_the_scenes_is_no_exception(stand: Stand, stor
     assert days_of(fitted(store, "learner").y_) == [10, 11, 12]
 
 
+@pytest.mark.slow
 def test_a_window_that_retires_takes_models_along_also_where_no_row_leaves(stand: Stand) -> None:
     store = lived(stand, hot_window="45d", retention="50d")
     go_on(stand, store, 21)
@@ -99,6 +103,7 @@ def test_a_window_that_retires_takes_models_along_also_where_no_row_leaves(stand
     assert days_of(fitted(store, "parrot").y_) == days_of(fitted(store, "learner").y_)
 
 
+@pytest.mark.slow
 def test_a_feature_that_is_withdrawn_takes_along_the_models_that_used_it(
     stand: Stand, store: Pyramid
 ) -> None:
@@ -115,6 +120,7 @@ def test_a_feature_that_is_withdrawn_takes_along_the_models_that_used_it(
 # --- training fails ------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "why"),
     [
@@ -143,6 +149,7 @@ def test_when_training_fails_the_rows_leave_and_the_model_says_why(
     assert days_of(fitted(store, "parrot").y_) == [11]
 
 
+@pytest.mark.slow
 def test_where_no_process_can_be_started_the_rows_leave(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
@@ -158,6 +165,7 @@ def test_where_no_process_can_be_started_the_rows_leave(
     assert store.status().hot_rows == 18
 
 
+@pytest.mark.slow
 def test_what_nobody_thought_of_keeps_no_model(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
@@ -170,6 +178,7 @@ def test_what_nobody_thought_of_keeps_no_model(
     assert problem.value.__traceback__ is not None
 
 
+@pytest.mark.slow
 def test_one_model_that_cannot_catch_up_does_not_keep_the_others(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
@@ -197,6 +206,7 @@ def observed_once(store: Pyramid, batch: pa.Table) -> None:
 # --- the disk, the vault and the keys fail ------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_damaged_segment_of_rows_that_stay_keeps_no_model(stand: Stand, store: Pyramid) -> None:
     file = stand.path / "hot" / store._lifecycle.hot.steps[-1].file
     file.write_bytes(bytes(file.stat().st_size))
@@ -207,6 +217,7 @@ def test_a_damaged_segment_of_rows_that_stay_keeps_no_model(stand: Stand, store:
     assert not store._training.due  # or every batch that comes would try in vain
 
 
+@pytest.mark.slow
 def test_a_damaged_table_file_of_a_window_past_retention_keeps_no_model(stand: Stand) -> None:
     store = lived(stand, retention="12d")
     store.register("parrot", Parrot())
@@ -217,6 +228,7 @@ def test_a_damaged_table_file_of_a_window_past_retention_keeps_no_model(stand: S
     assert store.status().hot_rows == 12
 
 
+@pytest.mark.slow
 def test_rows_that_a_full_disk_keeps_from_leaving_take_the_models_along_when_they_do(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
@@ -236,6 +248,7 @@ def test_rows_that_a_full_disk_keeps_from_leaving_take_the_models_along_when_the
     assert days_of(fitted(store, "parrot").y_) == [10, 11]
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_sealed_keep_no_model(stand: Stand, monkeypatch: Any) -> None:
     stand.vault = stand.folder / "vault"
     store = lived(stand)
@@ -247,6 +260,7 @@ def test_rows_that_cannot_be_sealed_keep_no_model(stand: Stand, monkeypatch: Any
     assert days_of(fitted(store, "parrot").y_) == [10, 11]
 
 
+@pytest.mark.slow
 def test_an_erasure_that_breaks_off_has_taken_the_models_along(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
@@ -258,6 +272,7 @@ def test_an_erasure_that_breaks_off_has_taken_the_models_along(
     assert days_of(fitted(store, "parrot").y_) == [10, 11]
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_who_waits_and_not_what_is_begun(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:

@@ -521,6 +521,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
 # --- everything is mapped -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_file_that_was_ever_written_is_mapped(life):
     folders = re.compile(r"(store|backup|restored|\.(store|backup|restored)\.[0-9a-f]{8})/")
     names = {name for name, _ in life.archive.versions}
@@ -711,6 +712,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     made.store.close()
 
 
+@pytest.mark.slow
 def test_other_rows_at_the_same_times_leave_all_that_is_public_the_same(life, twin):
     assert len(life.shown) == len(twin.shown) > 30
     for one, other in zip(life.shown, twin.shown, strict=True):

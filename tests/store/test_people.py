@@ -65,6 +65,7 @@ def modelled(events: list[Event], block: int) -> tuple[Model, list[int]]:
 # --- the bound -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(EVENTS, BLOCKS)
 def test_exactly_the_first_k_rows_of_a_person_in_a_block_are_in_the_tables(
@@ -80,6 +81,7 @@ def test_exactly_the_first_k_rows_of_a_person_in_a_block_are_in_the_tables(
             assert same(cells(arena), expected(store, arena, model.counted.get(slot, [])))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(EVENTS, BLOCKS)
 def test_without_one_person_no_window_differs_by_more_than_its_noise_hides(
@@ -200,6 +202,7 @@ CRASHING = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "blanked"),
     [("append.synced", 5), ("commit.before", 5), ("commit.after", 8)],
@@ -412,6 +415,7 @@ class PeopledLife(Life):
     )
 
 
+@pytest.mark.slow
 def test_who_the_rows_are_of_shows_in_nothing_that_is_public(tmp_path: Path) -> None:
     def contents(who: str) -> Any:
         return lambda size: {

@@ -154,6 +154,7 @@ def test_nobody_at_the_address_is_said_so() -> None:
         tables_at(f"redis+cluster://127.0.0.1:{free_port()}").names()
 
 
+@pytest.mark.slow
 def test_a_node_of_a_cluster_that_is_gone_is_said_to_be(redis_cluster: RedisCluster) -> None:
     store, arena = tables_at(redis_cluster.url), filled()
     generation = store.publish(arena, owner="o")

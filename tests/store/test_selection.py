@@ -183,6 +183,7 @@ def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noi
     assert hidden == [2 * store._lifecycle.hidden]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["top-k", "center"])
 def test_a_selection_does_not_tell_whether_a_person_had_rows(stand: Stand, method: str) -> None:
     schema = replace(SCHEMA, unit="who")

@@ -78,6 +78,7 @@ class Crowd:
         assert self.failures == []
 
 
+@pytest.mark.slow
 def test_counts_are_exact_however_many_observe_while_windows_roll(stand: Stand) -> None:
     store = stand.create(TIMELESS, epsilon=float("inf"), retention="900d", checkpoint_rows=500)
     seen: list[Any] = []
@@ -167,6 +168,7 @@ def test_groups_come_and_go_while_rows_come_in(stand: Stand) -> None:
     assert stand.reopen().status().hot_rows == sum(accepted) == 2 * 60 * 5
 
 
+@pytest.mark.slow
 def test_a_snapshot_in_use_is_whole_until_it_expires(stand: Stand) -> None:
     store = stand.create(TIMELESS, retention="20d", count_window="10d")
 
@@ -283,6 +285,7 @@ def test_a_store_has_one_owner(stand: Stand) -> None:
     assert stand.reopen().status().hot_rows == 5
 
 
+@pytest.mark.slow
 def test_another_process_is_refused_while_it_is_open(stand: Stand) -> None:
     stand.create()
     code = "import sys; from pyramidion import Pyramid; Pyramid.open(sys.argv[1], keys=sys.argv[2])"
@@ -293,6 +296,7 @@ def test_another_process_is_refused_while_it_is_open(stand: Stand) -> None:
     assert subprocess.run(command, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_process_that_died_does_not_stand_in_the_way(stand: Stand) -> None:
     stand.create()
     stand.close()

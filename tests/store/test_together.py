@@ -158,6 +158,7 @@ def hot(store: Pyramid) -> Counter[Any]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(made=st.sampled_from(STORES), arrivals=ARRIVALS, cut=st.integers(0, 12))
 def test_arrivals_together_are_answered_and_counted_as_one_after_the_other(

@@ -51,6 +51,7 @@ def ratio(found: list[dict[int, Any]], way: str, model: str, day: int = 0) -> fl
     return float(np.mean([f[day][way, model] / f[day][RIGHT, model] for f in found]))
 
 
+@pytest.mark.slow
 def test_leaving_out_each_row_alone_ruins_boosted_trees(
     noisy: list[dict[int, Any]], exact: list[dict[int, Any]]
 ) -> None:
@@ -200,6 +201,7 @@ def liked(ratings: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> list[d
     return [{0: lost(tmp_path_factory.mktemp(n, numbered=False), ratings)} for n in names]
 
 
+@pytest.mark.slow
 def test_of_ratings_too_leaving_out_each_alone_ruins_boosted_trees(
     liked: list[dict[int, Any]],
 ) -> None:

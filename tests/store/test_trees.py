@@ -122,6 +122,7 @@ def test_a_node_goes_with_the_first_of_its_windows(stand: Stand) -> None:
     assert store.status().summarised_rows == 6 * len(kept(store, batches))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -174,6 +175,7 @@ def test_complete_tables_are_the_counts_of_retained_sealed_windows(
     stand.close()
 
 
+@pytest.mark.slow
 def test_of_a_retired_window_nothing_opens_neither_its_tables_nor_those_of_its_nodes(
     stand: Stand,
 ) -> None:

@@ -29,6 +29,7 @@ def test_hot_rows_have_the_columns_that_rows_to_predict_have(stand: Stand) -> No
     assert training.values.sum() == 50 * len(SCHEMA.features)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from("abc"), st.floats(-5, 5)), min_size=1
