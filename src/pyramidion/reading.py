@@ -7,13 +7,15 @@ looked at. What is read from a window is forgotten with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
 
 from pyramidion.errors import FormatError, StorageError
-from pyramidion.hot_rows import came, rows_of
+from pyramidion.hot_rows import HotRows
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import Observations
 from pyramidion.privacy import weights
 from pyramidion.privacy.bins import read_cuts
 from pyramidion.privacy.budget import budget_of
@@ -34,16 +36,17 @@ class Reading:
         """Read what is due; by whoever opens a window."""
         number = self._store.next_window()
         for purpose in self._store.due(number):
-            source = self._source(purpose)
+            hot = HotRows(self._store)
+            source = self._source(purpose, hot)
             if source is not None:
                 with suppress(FormatError, StorageError):  # a damaged file stops no new window
-                    self._read(purpose, source, now)
+                    self._read(purpose, source, hot, now)
 
-    def _source(self, purpose: Purpose) -> int | None:
+    def _source(self, purpose: Purpose, hot: HotRows) -> int | None:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
-        hot = came(self._store)
-        for window in sorted(hot.keys() & self._kept(), reverse=True):
-            if hot[window] >= FEWEST_ROWS and self._pays(window, purpose):
+        came = hot.came
+        for window in sorted(came.keys() & self._kept(), reverse=True):
+            if came[window] >= FEWEST_ROWS and self._pays(window, purpose):
                 return window
         return None
 
@@ -58,12 +61,13 @@ class Reading:
             return all(line.purpose != purpose or line.kind != "spend" for line in lines)
         return self._store.ledger.left(window, purpose) > 0
 
-    def _read(self, purpose: Purpose, window: int, now: int) -> None:
+    def _read(self, purpose: Purpose, window: int, hot: HotRows, now: int) -> None:
         store = self._store
+        hot.refuse_unreadable([window])
         amount = store.ledger.left(window, purpose) if store.settings.private else Fraction(0)
         store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])
         reach("read.spent")
-        values = self._values(purpose, window, amount)
+        values = self._values(purpose, hot.of([window]), amount)
         with store.catalogue.transaction():
             reading = store.readings.add(window, purpose, values)
         store.readings.learned(reading)
@@ -71,9 +75,9 @@ class Reading:
         with store.arrivals:
             store.learn(store.schema)
 
-    def _values(self, purpose: Purpose, window: int, amount: Fraction) -> Values:
+    def _values(self, purpose: Purpose, rows: Iterable[Observations], amount: Fraction) -> Values:
         store = self._store
-        rows, k, unit = rows_of(store, window), store.hidden, budget_of(store.settings)[0]
+        k, unit = store.hidden, budget_of(store.settings)[0]
         if purpose == "bins" or unit == "none":
             edges = read_cuts(rows, store.schema, budget=amount, unit=unit, k=k)
             return {column: list(cuts) for column, cuts in edges.items()}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.hashing import Keys
-from pyramidion.hot_rows import rows_of, totals
+from pyramidion.hot_rows import HotRows
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Observations
@@ -49,8 +49,10 @@ def rebuild(
     with store.moves:
         store.settle(now)
         taken = _taken(store, window, now)
-        read = _hot_rows(store, window, taken) if rows is None else _given(store, rows)
-        _refuse_others(window, taken, sum(map(len, read())))
+        if rows is None:
+            read = _hot_rows(store, window, taken)
+        else:
+            read = _given(store, window, rows, taken)
         birth, amount = _birth(store, window, share)
         store.ledger.spend(PURPOSE, amount, [window], now, why)
         reach("rebuild.charged")
@@ -84,20 +86,27 @@ def _taken(store: Lifecycle, window: int, now: int) -> int:
 
 def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
     """The rows of a window that are hot; refuses unless all are."""
-    if totals(store).get(window, 0) < taken:
+    hot = HotRows(store)
+    if hot.totals.get(window, 0) < taken:
         raise StateError(
             f"window {window} took {taken} rows and not all of them are hot any more; give all of "
             f"them as rows=, or restore a backup"
         )
-    return lambda: rows_of(store, window)
+    hot.refuse_unreadable([window])
+    return lambda: hot.of([window])
 
 
-def _given(store: Lifecycle, rows: Any) -> Read:
-    """Rows from outside, judged as those that arrive are.
+def _given(store: Lifecycle, window: int, rows: Any, taken: int) -> Read:
+    """Rows from outside, judged as those that arrive are; refuses unless they are as many.
 
     When each came is not known, so of a person as many count as the noise of a window hides.
     """
     found = store.door.observations(rows)
+    if len(found) != taken:
+        raise StateError(
+            f"window {window} took {taken} rows and {len(found)} were given; give exactly those "
+            f"that it took, each once"
+        )
     if found.units is not None:
         found = found.counting(_place_of_each(found.units) < store.hidden)
     return lambda: iter([found])
@@ -112,14 +121,6 @@ def _place_of_each(units: Keys) -> NDArray[np.int64]:
     place = np.empty_like(order)
     place[order] = np.arange(units.size) - first
     return place
-
-
-def _refuse_others(window: int, taken: int, given: int) -> None:
-    if given != taken:
-        raise StateError(
-            f"window {window} took {taken} rows and {given} were given; give exactly those that "
-            f"it took, each once"
-        )
 
 
 # --- its tables ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ P2: it is counted from the next window on, and goes with the oldest window that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,10 +15,9 @@ from itertools import combinations
 
 from pyramidion.counts.selection import Coded
 from pyramidion.errors import FormatError, PrivacyError, StateError, StorageError
-from pyramidion.hot_rows import came, rows_of
+from pyramidion.hot_rows import HotRows
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
-from pyramidion.observations import Observations
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.quantiles import FEWEST_ROWS
 from pyramidion.privacy.selection import Wanted, select
@@ -55,33 +54,36 @@ class Selecting:
             return
         if not store.births.selects(store.next_window() - 1) or not self._has_candidates():
             return
-        windows = [window for window in self._hot() if self._kept_back(window)]
-        if sum(self._hot()[window] for window in windows) >= FEWEST_ROWS:
+        hot = HotRows(store)
+        came = self._came(hot)
+        windows = [window for window in came if self._kept_back(window)]
+        if sum(came[window] for window in windows) >= FEWEST_ROWS:
             left = [store.ledger.left(window, PURPOSE) for window in windows]
             most = min(left) if store.settings.private else None
             with suppress(FormatError, PrivacyError, StorageError):  # none stops a new window
-                self._choose(windows, Fraction(1), now, most)
+                self._choose(hot, windows, Fraction(1), now, most)
 
     def choose(self, share: Fraction, now: int) -> Selection:
         """Choose groups for a share of what every window with hot rows kept back for it."""
         if not 0 < share <= 1:
             raise PrivacyError("a selection costs a share above 0 and at most 1; give one")
         with self._store.moves:
-            hot = self._hot()
-            if not hot:
+            hot = HotRows(self._store)
+            came = self._came(hot)
+            if not came:
                 raise StateError("there are no hot rows to choose groups from; observe some first")
-            if sum(hot.values()) == 1:
+            if sum(came.values()) == 1:
                 raise StateError(
                     "there are fewer than two hot rows to choose groups from, and no other agrees "
                     "with one; observe more first"
                 )
-            return self._choose(sorted(hot), share, now)
+            return self._choose(hot, sorted(came), share, now)
 
-    def _hot(self) -> dict[int, int]:
+    def _came(self, hot: HotRows) -> dict[int, int]:
         """Rows that came, by window; of windows that are not forgotten."""
         kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
         known = {row["number"] for row in self._store.catalogue.all(kept)}
-        return {window: rows for window, rows in came(self._store).items() if window in known}
+        return {window: rows for window, rows in hot.came.items() if window in known}
 
     def _kept_back(self, window: int) -> bool:
         """Whether a window can pay, and did not yet."""
@@ -91,7 +93,12 @@ class Selecting:
         return self._store.ledger.left(window, PURPOSE) > 0
 
     def _choose(
-        self, windows: Sequence[int], share: Fraction, now: int, most: Fraction | None = None
+        self,
+        hot: HotRows,
+        windows: Sequence[int],
+        share: Fraction,
+        now: int,
+        most: Fraction | None = None,
     ) -> Selection:
         store, settings = self._store, self._store.settings
         wanted = self._wanted()
@@ -101,13 +108,14 @@ class Selecting:
                 "there is no pair of features that is not a group already or was dropped, so "
                 "nothing can be chosen; add features, or withdraw a group"
             )
+        hot.refuse_unreadable(windows)
         amount = amount if most is None else min(amount, most)
         told = TOLD if settings.private else EXACTLY
         store.ledger.spend(PURPOSE, amount, windows, now, told)
         reach("select.spent")
         unit = budget_of(settings)[0]
-        came_ = None if store.people.unit is None else self._came(windows)
-        coded = Coded.of(self._rows(windows), store.schema.cardinality, came_)
+        sizes = None if store.people.unit is None else hot.sizes(windows)
+        coded = Coded.of(hot.of(windows), store.schema.cardinality, sizes)
         coded.threads = self._threads
         # A person may have rows in each window, and then changes scores by all of them.
         k = store.hidden * (len(windows) if store.people.unit is not None else 1)
@@ -117,7 +125,7 @@ class Selecting:
             ",".join(store.schema.feature_names[feature] for feature in group) for group in found
         ]
         self._keep(names, windows)
-        rows = sum(number for window, number in came(store).items() if window in windows)
+        rows = sum(hot.sizes(windows))
         return Selection(tuple(names), tuple(windows), rows, unit, amount)
 
     def _amount(self, windows: Sequence[int], share: Fraction) -> Fraction:
@@ -139,21 +147,6 @@ class Selecting:
                     f"raise `selection_share`, or wait until later windows alone are hot"
                 )
         return share * min(kept.values())
-
-    def _came(self, windows: Sequence[int]) -> list[int]:
-        """How many rows each batch had when it came, in the order of `_rows`: public."""
-        stored = self._store.hot.stored(lambda _: True)
-        return [
-            rows
-            for window in windows
-            for batch in stored
-            for number, rows in batch.parts
-            if number == window
-        ]
-
-    def _rows(self, windows: Sequence[int]) -> Iterator[Observations]:
-        for window in windows:
-            yield from rows_of(self._store, window)
 
     def _has_candidates(self) -> bool:
         """Whether any pair could be chosen; who knows that it could not pays for nothing."""

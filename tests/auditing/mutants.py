@@ -306,7 +306,7 @@ MUTANTS = (
     ),
     Mutant(
         "reading of a forgotten window",
-        (Edit("reading.py", "sorted(hot.keys() & self._kept(), ", "sorted(hot.keys(), "),),
+        (Edit("reading.py", "sorted(came.keys() & self._kept(), ", "sorted(came.keys(), "),),
         "tests/store/test_weights.py::"
         "test_a_window_that_was_forgotten_is_not_read_though_its_rows_are_hot",
     ),
@@ -344,6 +344,23 @@ MUTANTS = (
         ),
         "tests/store/test_selection.py::"
         "test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too",
+    ),
+    Mutant(
+        "selection of rows that came after it began",
+        (
+            Edit(
+                "hot_rows.py",
+                "            batch.number\n            for batch in self._batches\n",
+                "            batch.number\n"
+                "            for batch in self._store.hot.stored(lambda _: True)\n",
+            ),
+        ),
+        "tests/store/test_selection.py::test_rows_that_arrive_during_a_selection_are_not_in_it",
+    ),
+    Mutant(
+        "charge for rows that cannot be read",
+        (Edit("selecting.py", "        hot.refuse_unreadable(windows)\n", ""),),
+        "tests/store/test_selection.py::test_unreadable_rows_cost_nothing",
     ),
     Mutant(
         "halved sensitivity of a selection",

@@ -137,7 +137,7 @@ def test_hot_rows_that_cannot_be_read_stop_no_new_window(stand: Stand) -> None:
     file.write_bytes(bytes(file.stat().st_size))
     at(stand, store, 9.5)
     assert "x" in cells(populating(store, 2))
-    assert store.ledger.left(1, "bins") == 0  # charged before a row was looked at
+    assert store.ledger.left(1, "bins") > 0  # nothing was read, so nothing was charged
     assert store.ledger.left(2, "bins") > 0
 
 

@@ -18,7 +18,7 @@ from sklearn.linear_model import SGDClassifier
 
 from pyramidion import Categorical, Pyramid, Schema, StateError
 from pyramidion.errors import FormatError, ObservationError, PrivacyError, SchemaError, StorageError
-from pyramidion.hot_rows import came, totals
+from pyramidion.hot_rows import HotRows
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.hot import Receipt, Stored
 from tests.store.archive import Archive, Loot, keys_in, loot, watched
@@ -104,7 +104,7 @@ def test_a_person_is_found_by_number_or_text_whichever_way_the_rows_came(stand: 
     left = [name for _, table, _ in store._lifecycle.hot.batches() for name in table["who"]]
     assert len(left) == 5
     store.erase_person("8")
-    assert totals(store._lifecycle) == {1: 0}
+    assert HotRows(store._lifecycle).totals == {1: 0}
     store.erase_person("9")
     assert observed(stand.reopen(), text).blanked == 2
 
@@ -326,7 +326,8 @@ def test_whether_weights_are_read_does_not_tell_how_many_rows_were_erased(stand:
     store = stand.create(PEOPLE, **NOISY | given)
     observed(store, of(["a"] * 1200))
     store.erase_person("a")
-    assert (came(store._lifecycle), totals(store._lifecycle)) == ({1: 1200}, {1: 0})
+    hot = HotRows(store._lifecycle)
+    assert (hot.came, hot.totals) == ({1: 1200}, {1: 0})
     stand.clock.pass_(11 * DAY)
     store.advance()
     observed(store, of(["b"], stand.clock.now))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, Settings
+from pyramidion.counts.selection import Coded
 from pyramidion.errors import FormatError, PrivacyError, StateError
+from pyramidion.hot_rows import HotRows
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.selection import select
-from pyramidion.selecting import Selecting
 from pyramidion.storage.catalogue import FORGOTTEN
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.trials import drop_failed
@@ -213,11 +216,73 @@ def test_the_charge_is_durable_before_a_row_is_looked_at(
     def looked(*_: object) -> None:
         raise StateError("as if killed")
 
-    monkeypatch.setattr(Selecting, "_rows", looked)
+    monkeypatch.setattr(HotRows, "of", looked)
     with pytest.raises(StateError, match="as if killed"):
         store.select_groups()
     assert len(spends(store)[1]) == 1
     assert store.schema.groups == ()
+
+
+def arriving(store: Pyramid, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have rows arrive after a selection was charged, and before it reads any."""
+    real, waiting = Coded.of, [rows]
+
+    def late(batches: Any, classes: int, came: Any = None) -> Coded:
+        if waiting:
+            thread = Thread(target=store.observe, args=[waiting.pop()])
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive()
+        return real(batches, classes, came)
+
+    monkeypatch.setattr(Coded, "of", late)
+
+
+@pytest.mark.parametrize("unit", [None, "who"])
+def test_rows_that_arrive_during_a_selection_are_not_in_it(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, unit: str | None
+) -> None:
+    store = stand.create(replace(SCHEMA, unit=unit), **MUCH | {"hot_window": "5d"})
+    at(stand, store, 1)
+    observed(store, of_people(2000, 1))
+    read = []
+
+    def chosen(coded: Coded, *given: Any, **more: Any) -> Any:
+        read.append(coded.came)
+        return select(coded, *given, **more)
+
+    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    arriving(store, of_people(300, 1), monkeypatch)
+    assert store.select_groups().rows == 2000
+    assert read == [2000]
+    assert store.status().hot_rows == 2300
+
+
+def damage(stand: Stand) -> dict[Path, bytes]:
+    """Flip a bit in every file of hot rows; what they were."""
+    files = {path: path.read_bytes() for path in (stand.path / "hot").iterdir()}
+    for path, data in files.items():
+        path.write_bytes(data[:40] + bytes([data[40] ^ 1]) + data[41:])
+    return files
+
+
+def test_unreadable_rows_cost_nothing(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
+    files = damage(stand)
+    with pytest.raises(FormatError, match="damaged"):
+        store.select_groups()
+    assert spends(store) == {1: []}
+    for path, data in files.items():
+        path.write_bytes(data)
+    assert store.select_groups().windows == (1,)
+
+
+def test_unreadable_rows_cost_nothing_in_automatic_selection(stand: Stand) -> None:
+    store = fed(stand, stand.create(SCHEMA, **MUCH | {"selection_every": 1}), 8.5)
+    damage(stand)
+    fed(stand, store, 10.5)
+    assert len(store.status().windows) == 2
+    assert spends(store) == {1: [], 2: []}
 
 
 def test_with_people_all_rows_of_one_are_hidden_in_all_windows_that_are_read(

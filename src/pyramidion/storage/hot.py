@@ -437,6 +437,13 @@ class HotWindow:
             self._catalogue.run("UPDATE steps SET slot = ? WHERE number = ?", CLOSED, step.number)
             step.closed = True
 
+    def refuse_unreadable(self, numbers: Collection[int]) -> None:
+        """Raise where the record of one of these batches is damaged or gone."""
+        for step in list(self.steps):
+            for batch in list(step.batches):
+                if batch.number in numbers:
+                    self._data(step, batch)
+
     def damaged(self) -> Iterator[tuple[int, PyramidionError]]:
         """The numbers of batches that cannot be read, and why."""
         for step in list(self.steps):
