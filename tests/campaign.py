@@ -46,6 +46,7 @@ def play(seed: int, tests: list[str], end: float | None) -> int:
     kinds = "campaign or statistical"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto", "--dist", "loadgroup"]
     rest = None if end is None else max(1.0, end - time.monotonic())
+    command += [f"--hypothesis-seed={seed}"]
     environment = os.environ | {SEED: str(seed)}
     found = subprocess.run(
         [*command, "-m", kinds, *tests], env=environment, check=False, timeout=rest

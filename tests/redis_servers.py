@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -10,8 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pyramidion.storage.redis import RedisTables
 
 ABSENT = "there is no redis-server here; run `make system` as root"
 
@@ -42,7 +46,7 @@ class RedisServer:
     def asked(self, *command: str) -> bytes:
         """What it says to a command."""
         asked = ["redis-cli", "-p", str(self.port), *command]
-        return subprocess.run(asked, check=True, capture_output=True, timeout=30).stdout
+        return subprocess.run(asked, check=True, capture_output=True, timeout=300).stdout
 
     def _answers(self) -> bool:
         """Whether it speaks, be it to ask for a password."""
@@ -80,6 +84,77 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
 
 
+class Outage:
+    """Has a server end before a command of a child, and start again, empty, before a later one.
+
+    The child asks for it by a pipe, and waits: what it sees of the server follows from what it does
+    itself. Commands are counted by kind, as in ``SET:2``; of a pipeline, the first. The server is
+    back after ``uses`` uses of the table store that find it away; with none, at once.
+    """
+
+    def __init__(self, server: RedisServer, end: str, uses: int) -> None:
+        self.server, self.end, self.uses = server, end, uses
+        self._kind, _, count = end.partition(":")
+        self._count = int(count)
+        self._asked, self._ask = os.pipe()
+        self._done, self._answer = os.pipe()
+
+    @contextmanager
+    def of_child(self) -> Iterator[None]:
+        """In the child: watch its commands."""
+        from redis.connection import AbstractConnection
+
+        send, redis = AbstractConnection.send_packed_command, RedisTables._redis
+
+        def sent(connection: Any, packed: list[bytes], **named: Any) -> None:
+            self._before(packed[0].split(b"\r\n", 3)[2].decode())
+            send(connection, packed, **named)
+
+        def used(tables: RedisTables) -> Any:
+            self._used()
+            return redis(tables)
+
+        os.close(self._asked)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AbstractConnection, "send_packed_command", sent)
+            patch.setattr(RedisTables, "_redis", used)
+            yield
+
+    def _before(self, kind: str) -> None:
+        if kind == self._kind:
+            self._count -= 1
+            if self._count == 0:
+                self._change()
+                self._used()
+
+    def _used(self) -> None:
+        if self._count <= 0 <= self.uses:
+            self.uses -= 1
+            if self.uses < 0:
+                self._change()
+
+    def _change(self) -> None:
+        """Have the server ended or started."""
+        os.write(self._ask, b"?")
+        assert os.read(self._done, 1)
+
+    def seen(self) -> bool:
+        """In the parent: end and start the server when asked, until the child is gone.
+
+        Whether it was; the server runs at the end.
+        """
+        os.close(self._ask)
+        changes = [self.server.kill, self.server.start]
+        while os.read(self._asked, 1):
+            changes.pop(0)()
+            os.write(self._answer, b"!")
+        if len(changes) == 1:
+            self.server.start()
+        for pipe in (self._asked, self._done, self._answer):
+            os.close(pipe)
+        return len(changes) < 2
+
+
 class RedisCluster:
     """Three servers that share the keys."""
 
@@ -90,7 +165,7 @@ class RedisCluster:
         hosts = [f"127.0.0.1:{server.port}" for server in self.servers]
         flags = ("--cluster-replicas", "0", "--cluster-yes")
         command = ["redis-cli", "--cluster", "create", *hosts, *flags]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
         self.ready()
         self.url = f"redis+cluster://{hosts[0]}"
 
@@ -105,7 +180,7 @@ class RedisCluster:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while not true():
         if time.monotonic() > end:
             raise TimeoutError("a server of the test does not come up; see its log")

@@ -3,6 +3,9 @@
 Each child opens its store and goes on where its shard was; what it appends to a file is the
 acknowledgement, the noise that its windows are born with, and a copy of all that it writes to the
 table store and to the roster. The process that keeps the plan has no store open.
+
+A child waits after each batch until its store has done what is due. So what it does, and where it
+dies, follows from the plan and from its own kills alone, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -10,12 +13,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
-import time
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,18 +28,52 @@ from pyramidion.counts.arena import Arena
 from pyramidion.privacy.birth import Birth
 from pyramidion.storage.roster import Roster
 from pyramidion.storage.tables import FileTables
-from tests.forking import forked
-from tests.redis_servers import RedisServer
+from tests.dying import ended, started
+from tests.redis_servers import Outage, RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream
-from tests.store.stores import START, cells, rows
+from tests.store.stores import START, cells, observed, rows, settled
 
-PATIENCE = 120.0  # seconds until a child that does not end is taken to hang
 EVERY, DAY_MANY = 2.5, 75.0  # days between batches, and of all
 END = START + DAY_MANY * DAYS
 POINTS = [point for point in killpoints.POINTS if point.startswith("share.")]
-OTHERS = ["seal.written", "seal.after", "erase.committed", "erase.destroyed", "commit.before",
-          "commit.after", "checkpoint.written", "retire.after"]  # fmt: skip
-OUTSIDE = 8  # kills of all three at once, at random moments
+GIVEN = POINTS[:-1]
+"""The points that a shard comes to with each window that it seals."""
+OTHERS = ["commit.before", "erase.committed", "seal.written",
+          "commit.after", "erase.destroyed", "seal.after"]  # fmt: skip
+CALLS = (100, 300, 500, 800, 1200, 1600)
+"""Numbers of the calls into the operating system before which a shard dies."""
+
+Kills = dict[str, str]
+"""Where each shard is to die: at a point, before a call by its number, or nowhere."""
+
+
+OUTAGES = [
+    ("one", "share.before", "HGETALL:1", 0),
+    ("two", "share.put", "HSETNX:1", 0),
+    ("three", "share.kept", "SET:2", 0),
+    ("one", "share.written", "HSET:1", 0),
+    ("two", "share.told", "HSET:2", 0),
+    ("three", "share.told", "UNLINK:1", 3),
+    ("one", "share.put", "SET:3", 4),
+    ("two", "share.kept", "HGETALL:1", 6),
+    ("three", "share.written", "GETRANGE:3", 5),
+    ("one", "share.forgotten", "HDEL:2", 2),
+    ("two", "share.forgotten", "GETRANGE:5", 0),
+]
+"""Each shard, where it dies, before which of its commands Redis ends, and for how many uses."""
+
+
+def schedule() -> Iterator[Kills]:
+    """The kills of all shards, round by round; before the first window is past its retention."""
+    for turn in range(len(GIVEN)):  # each shard at each point, all three at different ones
+        yield {name: GIVEN[(turn + place) % len(GIVEN)] for place, name in enumerate(NAMES)}
+    for others in (OTHERS[:3], OTHERS[3:]):
+        yield dict(zip(NAMES, others, strict=True))
+    for calls in (CALLS[:3], CALLS[3:]):
+        yield {name: str(call) for name, call in zip(NAMES, calls, strict=True)}
+    for name in NAMES:  # alone: the first that comes to the end of a retention destroys the keys
+        yield {name: "share.forgotten"}
+    yield dict(zip(NAMES, ("retire.after", "checkpoint.written", "share.told"), strict=True))
 
 
 def plan(seed: int) -> dict[str, list[tuple[float, pa.Table]]]:
@@ -63,10 +96,11 @@ class Ordeal:
     def __init__(self, folder: Path, seed: int, *, url: str = "", **settings: Any) -> None:
         self.stream = Stream(folder)
         self.stream.url = url or self.stream.url
-        self.random = Random(seed)
         self.plan = plan(seed)
-        self.kills: Counter[str] = Counter()
-        self.pace = 0.0  # seconds between two batches: kills must come before the end
+        self.kills: list[Kills] = []
+        """The rounds that were run, each shard having died where it was to."""
+        self.hurried = False
+        """Whether a child does not wait for what its store does behind the scenes."""
         for name in NAMES:
             self.file(name).parent.mkdir(exist_ok=True)
             self.file(name).touch()
@@ -84,8 +118,10 @@ class Ordeal:
 
     def told(self, name: str, what: str) -> list[Any]:
         """Everything of one kind."""
-        lines = self.file(name).read_bytes().splitlines()
-        found = (json.loads(line) for line in lines)
+        found = []
+        for line in self.file(name).read_bytes().splitlines():
+            with suppress(ValueError):  # empty, or its writer was killed in the middle of it
+                found.append(json.loads(line))
         return [told[what] for told in found if what in told]
 
     def done(self, name: str) -> int:
@@ -102,7 +138,7 @@ class Ordeal:
         made = open(self.file(name or NAMES[0]), "ab", buffering=0)  # noqa: SIM115
 
         def tell(told: dict[str, Any]) -> None:
-            os.write(made.fileno(), json.dumps(told).encode() + b"\n")
+            os.write(made.fileno(), b"\n" + json.dumps(told).encode() + b"\n")
 
         arena, put, add = Birth.arena, FileTables.put, Roster._add
 
@@ -129,102 +165,71 @@ class Ordeal:
 
     # --- the children ----------------------------------------------------------------------
 
-    def _live(self, name: str, where: str) -> None:
+    def _live(self, name: str, watching: Iterable[AbstractContextManager[object]] = ()) -> None:
         """What a child does until it is killed."""
-        with self._watched(name) as tell:
-            killpoints.arm(where)
-            try:
-                now = [START]
-                given = self.stream.given(name) | {"clock": lambda: now[0]}
-                first = self.done(name)
-                now[0] = self.plan[name][first][0] if first < len(self.plan[name]) else END
-                with Pyramid.open(self.stream.path(name), **given) as store:
-                    for index in range(first, len(self.plan[name])):
-                        now[0], batch = self.plan[name][index]
-                        store.observe(batch, key=f"batch {index}")
-                        tell({"acknowledged": index})
-                        time.sleep(self.pace)
-                    now[0] = END
-                    store.advance()
-                    tell({"ended": True})
-            except BaseException:
-                tell({"error": traceback.format_exc()})
+        with ExitStack() as held:
+            tell = held.enter_context(self._watched(name))
+            for each in watching:
+                held.enter_context(each)
+            now, first = [START], self.done(name)
+            given = self.stream.given(name) | {"clock": lambda: now[0]}
+            now[0] = self.plan[name][first][0] if first < len(self.plan[name]) else END
+            with Pyramid.open(self.stream.path(name), **given) as store:
+                settled(store)
+                for index in range(first, len(self.plan[name])):
+                    now[0], batch = self.plan[name][index]
+                    (Pyramid.observe if self.hurried else observed)(
+                        store, batch, key=f"batch {index}"
+                    )
+                    tell({"acknowledged": index})
+                now[0] = END
+                store.advance()
+                tell({"ended": True})
 
     def _started(self, name: str, where: str) -> int:
-        child = forked()
-        if child == 0:
-            try:
-                self._live(name, where)
-            finally:
-                os._exit(0)
-        return child
+        """A child that dies at a point, or before a call."""
+        call = int(where) if where.isdecimal() else 0
+        return started(lambda: self._live(name), at="" if call else where, call=call)
 
-    def run(
-        self,
-        wheres: dict[str, str],
-        delay: float | None = None,
-        meanwhile: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Let the shards go on together, each until its kill point, or all for a time."""
-        children = {name: self._started(name, where) for name, where in wheres.items()}
-        meanwhile()
-        if delay is not None:
-            time.sleep(delay)
-        for name, child in children.items():
-            if delay is not None:
-                os.kill(child, signal.SIGKILL)
-            status = _waited(child)
-            if os.WIFSIGNALED(status):
-                self.kills[wheres[name].partition(":")[0] or "outside"] += 1
-            assert not self.told(name, "error"), self.told(name, "error")[0]
+    def run(self, kills: Kills) -> None:
+        """Let some shards go on together, each until it dies."""
+        children = {name: self._started(name, where) for name, where in kills.items()}
+        dead = {name: ended(child) for name, child in children.items()}
+        missed = [name for name in kills if dead[name] != bool(kills[name])]
+        assert self.hurried or not missed, f"round {len(self.kills)} did not kill {missed}"
+        self.kills.append(kills)
+
+    def run_without(self, name: str, where: str, outage: Outage) -> None:
+        """Let one shard go on until it dies, while the Redis that they meet in ends and starts."""
+        child = started(lambda: self._live(name, [outage.of_child()]), at=where)
+        missed = [] if outage.seen() else [f"the end of Redis before {outage.end}"]
+        missed += [] if ended(child) == bool(where) else [where]
+        assert not missed, f"round {len(self.kills)}: shard {name!r} never came to {missed}"
+        self.kills.append({name: where})
+
+    def go_without(self, server: RedisServer) -> None:
+        """The same one by one, while the Redis that they meet in loses all it has."""
+        for name, where, end, uses in OUTAGES:
+            self.run_without(name, where, Outage(server, end, uses))
+        assert not any(map(self.ended, NAMES))
+        self.run(dict.fromkeys(NAMES, ""))
 
     def go(self) -> None:
         """From the first row to the last, through all kills."""
-        rest = [*POINTS, *POINTS, *OTHERS]
-        pending = self.random.sample(rest, len(rest)) + self.random.sample(POINTS, len(POINTS))
-        outside = OUTSIDE
-        while not all(map(self.ended, NAMES)):
-            going = [name for name in NAMES if not self.ended(name)]
-            first = len(pending) > len(rest)  # every point of sharing, while there is much to come
-            if not first and outside and (outside == OUTSIDE or self.random.random() < 0.5):
-                outside -= 1
-                self.run(dict.fromkeys(going, ""), delay=self.random.uniform(0.02, 0.2))
-            else:
-                self.run({n: f"{pending.pop()}:1" if pending else "" for n in going})
+        for kills in schedule():
+            self.run(kills)
+        assert not any(map(self.ended, NAMES))
+        self.run(dict.fromkeys(NAMES, ""))
         for name in NAMES:  # once more: each has told all the others by now
             self.run({name: ""})
 
-    def go_without(self, server: RedisServer) -> None:
-        """The same through fewer kills, while the Redis that they meet in is emptied at random."""
-        pending, outside = self.random.sample(POINTS, len(POINTS)), OUTSIDE // 2
-        self.pace = 0.15
-
-        def emptied() -> None:
-            time.sleep(self.random.uniform(0.0, 0.5))
-            server.kill()
-            time.sleep(self.random.uniform(0.0, 0.2))
-            server.start()
-            self.kills["redis"] += 1
-
-        while not all(map(self.ended, NAMES)):
+    def go_at_random(self, random: Random) -> None:
+        """From the first row to the last through kills at any moment, as many as come."""
+        self.hurried = True
+        for _ in range(60):
             going = [name for name in NAMES if not self.ended(name)]
-            if outside and self.random.random() < 0.5:
-                outside -= 1
-                delay = self.random.uniform(0.0, 0.3)
-                self.run(dict.fromkeys(going, ""), delay=delay, meanwhile=emptied)
-            else:
-                points = {n: f"{pending.pop()}:1" if pending else "" for n in going}
-                self.run(points, meanwhile=emptied)
-
-
-def _waited(child: int) -> int:
-    """How a child ended; one that hangs is killed."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return status
-        time.sleep(0.005)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    raise AssertionError("a child did not end")
+            places = [*POINTS, *OTHERS, *(str(random.randrange(1, 2_000)) for _ in range(20))]
+            self.run({name: random.choice(places) for name in going})
+        self.hurried = False
+        for _ in range(2):
+            self.run(dict.fromkeys(NAMES, ""))

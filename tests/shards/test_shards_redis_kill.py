@@ -1,36 +1,40 @@
-"""Shards and the Redis that they meet in, killed at random: each row is in the sum once."""
+"""Shards and the Redis that they meet in, killed by plan: each row is in the sum once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.memory import in_memory
 from tests.redis_servers import RedisServer, needed
-from tests.shards.killing import END, Ordeal
+from tests.shards.killing import END, OUTAGES, POINTS, Ordeal
 from tests.shards.streams import DAYS, NAMES, cells, exact, served
 from tests.shards.test_shards_kill import kept
 from tests.store.stores import same
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
+def server() -> Iterator[RedisServer]:
     needed()
-    made = RedisServer(tmp_path / "redis")
-    yield made
-    made.kill()
+    with in_memory() as folder:
+        made = RedisServer(folder / "redis")
+        yield made
+        made.kill()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_acknowledged_row_is_in_the_sum_once_whatever_redis_lost(
-    server: RedisServer, tmp_path: Path, seed: int
-) -> None:
-    ordeal = Ordeal(tmp_path, seed, url=server.url, epsilon=math.inf, shard_wait="1s")
+def test_each_point_of_sharing_meets_an_outage() -> None:
+    assert {where for _, where, _, _ in OUTAGES} == set(POINTS)
+    assert {uses > 0 for _, _, _, uses in OUTAGES} == {True, False}
+
+
+def test_every_acknowledged_row_is_in_the_sum_once_whatever_redis_lost(server: RedisServer) -> None:
+    url = f"{server.url}?socket_timeout=300"  # a busy machine is no outage
+    ordeal = Ordeal(server.folder.parent, 1, url=url, epsilon=math.inf, shard_wait="1s")
     ordeal.go_without(server)
-    assert ordeal.kills["redis"] >= 4
-    assert sum(ordeal.kills.values()) - ordeal.kills["redis"] >= 4  # of shards
+    died = [(name, where) for kills in ordeal.kills for name, where in kills.items() if where]
+    assert died == [(name, where) for name, where, _, _ in OUTAGES]
 
     stream, batches = ordeal.stream, kept(ordeal)
     stream.clock.now = END
