@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
-from lightgbm import LGBMClassifier
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -242,6 +242,16 @@ def test_a_tree_that_leads_out_or_back_is_refused(estimator: Any, where: str, to
         payloads_skops.read(leading(where, to, fitted(estimator)))
 
 
+@pytest.mark.parametrize("columns", ['"3"', "3.5", "null", "[3]"])
+def test_tree_without_a_number_of_columns_is_refused(columns: str) -> None:
+    def change(schema: dict[str, Any]) -> None:
+        at(schema, "n_features_in_")["content"] = columns
+
+    data = payloads_skops.written(fitted(DecisionTreeClassifier(max_depth=2)))
+    with pytest.raises(FormatError):
+        payloads_skops.read(changed(data, change))
+
+
 def test_a_sound_tree_is_read() -> None:
     made = fitted(DecisionTreeClassifier(max_leaf_nodes=9, random_state=0))  # best first
     read = payloads_skops.read(payloads_skops.written(made))
@@ -269,6 +279,14 @@ def text(change: tuple[str, str] = ("", "")) -> bytes:
         ("threshold=", "threshold=1 "),
         ("max_feature_idx=2", "max_feature_idx=-1"),
         ("max_feature_idx=2", "nothing=2"),
+        ("num_class=1", "num_class=0"),
+        ("num_tree_per_iteration=1", "num_tree_per_iteration=0"),
+        ("objective=binary sigmoid:1", "objective=multiclass num_class:1000000"),
+        ("objective=binary sigmoid:1", "objective=binary sigmoid:-1"),
+        ("objective=binary sigmoid:1", "objective=os"),
+        ("leaf_value=", "leaf_value=nan "),
+        ("decision_type=", "decision_type=1 "),
+        ('"classes": [0, 1]', '"classes": [0, 1, 2]'),
     ],
     ids=str,
 )
@@ -276,6 +294,60 @@ def test_a_text_that_leads_out_of_its_trees_is_refused(change: tuple[str, str]) 
     assert payloads_lightgbm.read(text()).n_features_in_ == 3
     with pytest.raises(FormatError, match="LightGBM is damaged"):
         payloads_lightgbm.read(text(change))
+
+
+def test_mutated_models_do_not_end_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.learn.mutated", "0", "600"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    refused, read = map(int, done.stdout.split())
+    assert refused + read == 600
+    assert refused > 300
+    assert read > 50
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"objective": "cross_entropy"},
+        {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5},
+        {"boosting_type": "dart"},
+        {"zero_as_missing": True},
+    ],
+    ids=str,
+)
+def test_lightgbm_predicts_the_same_from_its_numbers(params: dict[str, Any]) -> None:
+    given = np.where(X < -1.5, np.nan, X)
+    for labels in (Y, np.digitize(X[:, 1], [-0.5, 0.5])):
+        if params.get("objective") and len(set(labels)) > 2:
+            continue
+        made = LGBMClassifier(n_estimators=7, num_leaves=5, verbose=-1, **params).fit(given, labels)
+        read = payloads_lightgbm.read(payloads_lightgbm.written(made))
+        chances = made.predict_proba(given)
+        if chances.ndim == 2:
+            assert np.array_equal(read.predict_proba(given), chances)
+        assert np.array_equal(read.predict(given), made.predict(given))
+
+
+@pytest.mark.parametrize("objective", ["regression", "poisson", "gamma", "quantile", "huber"])
+def test_lightgbm_numbers_are_the_same_from_its_numbers(objective: str) -> None:
+    made = LGBMRegressor(n_estimators=7, num_leaves=5, verbose=-1, objective=objective)
+    made.fit(X, np.exp(X[:, 0]), sample_weight=1 + Y)
+    read = payloads_lightgbm.read(payloads_lightgbm.written(made))
+    assert np.array_equal(read.predict(X), made.predict(X))
+
+
+def test_linear_trees_cannot_be_exported() -> None:
+    made = LGBMRegressor(n_estimators=2, num_leaves=4, verbose=-1, linear_tree=True).fit(X, Y)
+    with pytest.raises(SchemaError, match="LGBMRegressor cannot be exported"):
+        payloads_lightgbm.written(made)
+
+
+def test_exported_lightgbm_has_no_counts_of_rows() -> None:
+    assert not any(name in text() for name in (b"_count", b"_weight", b"gain", b"bagging"))
 
 
 # --- Vowpal Wabbit ------------------------------------------------

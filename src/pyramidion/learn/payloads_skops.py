@@ -25,6 +25,7 @@ from pyramidion.extras import refuse_missing
 from pyramidion.learn.keepers import parts
 
 SCHEMA = "schema.json"
+DAMAGED = "a tree of an exported model is damaged; export it again"
 _LOSSES = (
     *("AbsoluteError", "ExponentialLoss", "HuberLoss", "PinballLoss", "HalfSquaredError"),
     *("HalfBinomialLoss", "HalfGammaLoss", "HalfMultinomialLoss", "HalfPoissonLoss"),
@@ -119,8 +120,11 @@ def read(data: bytes) -> Any:
         ) from None
     if not isinstance(found, BaseEstimator):
         raise FormatError("an exported model is not an estimator; export it again")
-    for tree in _trees(found):
-        _refuse_broken(tree)
+    try:
+        for tree in _trees(found):
+            _refuse_broken(tree)
+    except (AttributeError, LookupError, TypeError, ValueError):  # of what is no tree
+        raise FormatError(DAMAGED) from None
     return found
 
 
@@ -211,6 +215,8 @@ def _predictor(nodes: Any) -> tuple[Any, Any, Any, Any]:
 def _refuse_broken(tree: tuple[Any, Any, Any, Any, int]) -> None:
     """Raise for a tree whose branches lead out of it, or back."""
     left, right, feature, leaf, columns = tree
+    if not isinstance(columns, int):
+        raise FormatError(DAMAGED)
     inner, place = ~leaf, np.arange(len(left))
     sound = len(left) > 0 and (
         (left > place)[inner].all()
@@ -221,4 +227,4 @@ def _refuse_broken(tree: tuple[Any, Any, Any, Any, int]) -> None:
         and (feature < columns)[inner].all()
     )
     if not sound:
-        raise FormatError("a tree of an exported model is damaged; export it again")
+        raise FormatError(DAMAGED)
