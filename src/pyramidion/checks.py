@@ -18,6 +18,8 @@ Value = str | int | float | bool | bytes
 
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 """Whole numbers an Arrow column can hold: int64 and uint64 together."""
+COMPARED = 100
+"""Characters of a name that is compared with others; how long that takes grows with the square."""
 
 
 def plain(value: object) -> object:
@@ -189,7 +191,8 @@ def nearest(name: object, known: Iterable[str]) -> str:
     'use one of epsilon, delta'
     """
     known = list(known)
-    close = difflib.get_close_matches(str(name), known, n=1)
+    short = [each for each in known if len(each) <= COMPARED]
+    close = difflib.get_close_matches(str(name), short, n=1) if len(str(name)) <= COMPARED else []
     return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
 
 

@@ -28,7 +28,7 @@ UNITS = {
 LONGEST = 10_000 * 365 * UNITS["d"]
 """Ten thousand years: added to any date, this stays far inside 64 bits."""
 
-TEXT = re.compile(r"\s*".join(f"(?:([0-9]{{1,18}})\\s*{unit})?" for unit in UNITS))
+TEXT = re.compile(r"\s*+".join(f"(?:([0-9]{{1,18}})\\s*+{unit})?" for unit in UNITS))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 FIRST, LAST = ((datetime(y, 1, 1, tzinfo=UTC) - EPOCH) // TICK for y in (1700, 2200))
