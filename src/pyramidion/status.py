@@ -70,7 +70,8 @@ COUNTED = ("populating", "sealed", "retired")
 class Layers:
     """The data pyramid at one moment: how many rows could be read how.
 
-    Every row that was collected is in one of the first three; the vault has some of all three.
+    Every row that was collected is exposed, summarised, retained or gone. The vault has rows of
+    the first three.
     """
 
     at: int
@@ -80,8 +81,10 @@ class Layers:
     """Raw, in the hot window: who breaks in reads them."""
     summarised: int
     """Not raw any more: in noisy counts alone."""
+    retained: int
+    """Neither raw nor counted any more on this machine; the vault has them, sealed. At most."""
     gone: int
-    """In nothing that this machine has: their windows are erased."""
+    """In nothing: their windows are erased, and the vault does not have them."""
     locked_away: int | None
     """Sealed in the vault, which this machine cannot read; None: there is no vault."""
     waiting: int | None
@@ -120,13 +123,16 @@ class Status:
     def layers(self) -> Layers:
         """How many rows could be read how."""
         there = sum(window.rows for window in self.windows if window.state in COUNTED)
-        gone = sum(window.rows for window in self.windows if window.state not in COUNTED)
+        erased = sum(window.rows for window in self.windows if window.state not in COUNTED)
+        past = erased - max(self.hot_rows - there, 0)
+        retained = 0 if self.vault is None else min(past, self.vault.alone)
         return Layers(
             at=self.at,
-            collected=there + gone,
+            collected=there + erased,
             exposed=self.hot_rows,
             summarised=max(there - self.hot_rows, 0),
-            gone=gone - max(self.hot_rows - there, 0),
+            retained=retained,
+            gone=past - retained,
             locked_away=None if self.vault is None else self.vault.rows,
             waiting=None if self.vault is None else self.vault.waiting_rows,
         )

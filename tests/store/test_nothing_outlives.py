@@ -205,6 +205,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     VaultStatus: {
         **dict.fromkeys(("url", "custodian", "files", "rows", "first", "last"), PUBLIC),
         **dict.fromkeys(("waiting_rows", "backlog_files", "backlog_since", "to_delete"), PUBLIC),
+        "alone": PUBLIC,
         "problem": "public: the kind of an error",
         "backlog_bytes": SEALED,
     },
@@ -217,7 +218,8 @@ OUTPUTS: dict[type, dict[str, str]] = {
     NodeStatus: dict.fromkeys(("number", "level", "state", "windows"), PUBLIC),
     TableStatus: dict.fromkeys(("name", "kind", "rows", "width", "windows", "deviation"), PUBLIC),
     Layers: dict.fromkeys(
-        ("at", "collected", "exposed", "summarised", "gone", "locked_away", "waiting"), PUBLIC
+        ("at", "collected", "exposed", "summarised", "retained", "gone", "locked_away", "waiting"),
+        PUBLIC,
     ),
     Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),

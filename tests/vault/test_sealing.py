@@ -452,6 +452,47 @@ def test_without_a_retention_nothing_is_erased(stand: Stand) -> None:
     assert len(vault_of(store).files()) == 2
 
 
+# --- how many rows are where --------------------------------------------------------------------
+
+
+def _layers(store: Pyramid) -> tuple[int, int, int, int]:
+    found = store.status().layers
+    assert found.exposed + found.summarised + found.retained + found.gone == found.collected
+    return found.exposed, found.summarised, found.retained, found.gone
+
+
+def _past_retention(stand: Stand, **settings: Any) -> Pyramid:
+    """A store of five rows, whose window is erased."""
+    store = stand.create(count_window="1d", retention="10d", **settings)
+    store.observe(rows(5, stand.clock.now))
+    stand.clock.pass_(20 * DAY)
+    store.advance()
+    return store
+
+
+def test_rows_in_the_vault_are_retained_not_gone(stand: Stand) -> None:
+    assert _layers(_past_retention(stand)) == (0, 0, 5, 0)
+
+
+def test_rows_that_the_vault_forgot_are_gone(stand: Stand) -> None:
+    assert _layers(_past_retention(stand, vault_retention="12d")) == (0, 0, 0, 5)
+
+
+def test_rows_from_before_the_vault_are_gone(stand: Stand) -> None:
+    place, stand.vault = stand.vault, None
+    store = _past_retention(stand)
+    store.attach_vault(str(place), CUSTODIAN.public)
+    store.observe(rows(3, stand.clock.now))
+    vault_of(store).seal()
+    assert _layers(store) == (3, 0, 0, 5)
+    stand.clock.pass_(4 * DAY)
+    store.advance()
+    assert _layers(store) == (0, 3, 0, 5)
+    stand.clock.pass_(20 * DAY)
+    store.advance()
+    assert _layers(store) == (0, 0, 3, 5)
+
+
 # --- replacing ---------------------------------------------------------------------------------
 
 

@@ -79,7 +79,8 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
         yield "tree", f"{several(whole, 'sealed node')}, {open_} populating"
     gone = sum(window.state == GONE for window in found.windows)
     if gone:
-        yield "gone", several(gone, "window")
+        rows = several(found.layers.gone, "row")
+        yield "gone", f"{several(gone, 'window')}; {rows} neither counted nor in a vault"
     promise = "nothing to read yet: no window is sealed"
     yield "promise", promise if found.guarantee is None else str(found.guarantee)
     if found.composed_epsilon is not None:

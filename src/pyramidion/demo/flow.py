@@ -95,12 +95,13 @@ class Moment:
     def of(cls, told: dict[str, Any]) -> Moment:
         """As a service tells the state of a stream."""
         windows, promised = told["windows"], told["guarantee"] or {}
+        erased = sum(each["rows"] for each in windows if each["state"] == "erased")
         return cls(
             at=f"{datetime.fromtimestamp(told['at'] / 1e6, UTC):%Y-%m-%dT%H:%M}",
             hot=told["hot_rows"],
             summarised=told["summarised_rows"],
             sealed=told["vault"]["rows"],
-            gone=sum(each["rows"] for each in windows if each["state"] == "erased"),
+            gone=max(0, erased - told["vault"]["alone"]),
             epsilon=promised.get("epsilon"),
         )
 

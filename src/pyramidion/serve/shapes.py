@@ -97,6 +97,7 @@ NAMED: dict[str, Shape] = COMMON | {
         collected=WHOLE,
         exposed=WHOLE,
         summarised=WHOLE,
+        retained=WHOLE | {"description": "in the vault alone"},
         gone=WHOLE,
         locked_away={"type": ["integer", "null"], "description": "null: there is no vault"},
         waiting={"type": ["integer", "null"]},

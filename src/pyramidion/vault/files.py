@@ -50,6 +50,8 @@ class VaultStatus:
     rows: int
     first: int | None
     last: int | None
+    alone: int
+    """Rows, at most, that are neither hot nor in a window that is kept: in the vault alone."""
     waiting_rows: int
     """Hot rows that are in no sealed file yet."""
     backlog_files: int
@@ -75,6 +77,11 @@ class Files:
             HIGHEST if last is None else last,
             LOWEST if first is None else first,
         )
+
+    def rows_before(self, moment: int) -> int:
+        """Rows of files that have some which arrived before a moment."""
+        query = "SELECT coalesce(sum(rows), 0) FROM vault_files WHERE gone IS NULL AND first < ?"
+        return int(self._catalogue.one(query, moment))
 
     def named(self, name: str) -> list[sqlite3.Row]:
         """The one of this name, if there is one."""

@@ -31,7 +31,7 @@ from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Purpose, Request
 from pyramidion.vault.drafts import LOCK, SealedFile, sealed_whole, store_sealed
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.files import Files, FileStatus, VaultStatus, know, told_of
+from pyramidion.vault.files import HIGHEST, LOWEST, Files, FileStatus, VaultStatus, know, told_of
 from pyramidion.vault.forgetting import Rewritten, refuse_unlike
 from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
 from pyramidion.vault.parquet import digest_of
@@ -278,6 +278,7 @@ class Vault:
             rows=sum(file.rows for file in files),
             first=min((file.first for file in files), default=None),
             last=max((file.last for file in files), default=None),
+            alone=self._alone(),
             waiting_rows=int(self._catalogue.one(rows, self._sealer.vaulted)),
             backlog_files=len(waiting),
             backlog_bytes=self._backlog.size(),
@@ -285,6 +286,20 @@ class Vault:
             to_delete=len(self._catalogue.all(GONE)),
             problem=self._backlog.problem if waiting or self._catalogue.all(GONE) else None,
         )
+
+    def _alone(self) -> int:
+        """Rows of files, at most, that no window has any more, less those that are hot.
+
+        No row arrives after its window ended, so rows of erased windows arrived before the last
+        of these did.
+        """
+        query = "SELECT stop FROM windows WHERE state = 'erased' AND rows > 0"
+        erased = self._catalogue.all(query)
+        ends = [HIGHEST if row["stop"] is None else row["stop"] for row in erased]
+        last = max(ends, default=LOWEST)
+        query = "SELECT coalesce(sum(rows), 0) FROM batches WHERE number <= ? AND arrived < ?"
+        hot = int(self._catalogue.one(query, self._sealer.vaulted, last))
+        return max(0, self._files.rows_before(last) - hot)
 
     def carry(self) -> None:
         """Take the backlog to the place now; raises what the place raises."""
