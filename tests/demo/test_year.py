@@ -15,7 +15,7 @@ from pyramidion.demo import flights
 from pyramidion.demo.flights import DAY, Flights
 from pyramidion.demo.models import NAMES
 from pyramidion.demo.year import Days, Month, Year
-from tests.store.conftest import MEMORY
+from tests.memory import MEMORY
 
 BEGIN = int(flights.BEGIN.timestamp())
 MONTHS = 3

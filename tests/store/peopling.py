@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyramidion import Pyramid, Schema
 from pyramidion.counts.arena import Arena
 from pyramidion.storage.data_keys import DataKey
-from tests.store.conftest import MEMORY
+from tests.memory import MEMORY
 from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, cells, exact, rows, settled
 
 PEOPLE = Schema(

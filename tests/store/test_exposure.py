@@ -25,7 +25,7 @@ from pyramidion.exposure.text import sentences
 from pyramidion.files import DataFile
 from pyramidion.replay import in_order
 from tests.cli.shell import as_bytes
-from tests.store.conftest import MEMORY
+from tests.memory import MEMORY
 from tests.store.stores import (
     DAY,
     HOUR,
