@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from joblib import Memory
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRanker, LGBMRegressor
+from lightgbm.basic import _ConfigAliases
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
@@ -201,7 +202,10 @@ class Subclass(LogisticRegression):
         (GridSearchCV(make_pipeline(Ridge()), {"memory": ["here"]}), "'memory' of .* let hot rows"),
         (GridSearchCV(make_pipeline(Ridge()), [{"a__memory": ["x"]}]), "'a__memory' of .* let hot"),
         (LGBMClassifier(machines="127.0.0.1:1"), "'machines' of .* other machines"),
-        (LGBMClassifier(snapshot_freq=1), "'snapshot_freq' of .* would let hot rows out"),
+        (LGBMClassifier(snapshot_freq=1), "'snapshot_freq' of .* none that a model may set"),
+        (LGBMRanker(), "lightgbm.LGBMRanker cannot be trained here"),
+        (CountVectorizer(input="filename"), "'input' of .* would open files"),
+        (GridSearchCV(CountVectorizer(), {"input": ["file"]}), "'input' of .* would open files"),
     ],
     ids=lambda each: re.sub("0x[0-9a-fA-F]+", "somewhere", str(each)),
 )
@@ -247,3 +251,94 @@ def test_a_recipe_that_was_tampered_with_keeps_no_rows_in_files() -> None:
     recipe["params"]["memory"] = "/tmp/here"  # noqa: S108
     with pytest.raises(SchemaError, match=r"'memory' of .*Pipeline would let hot rows out"):
         estimator_of(recipe)
+
+
+# --- parameters of LightGBM ---------------------------------------------------
+
+FILES = (
+    *("config", "data", "valid", "input_model", "output_model", "output_result", "convert_model"),
+    *("machine_list_filename", "machines", "num_machines", "local_listen_port", "time_out"),
+    *("forcedsplits_filename", "forcedbins_filename", "parser_config_file", "save_binary"),
+    *("snapshot_freq", "task", "header", "two_round", "pre_partition", "precise_float_parser"),
+    *("label_column", "weight_column", "group_column", "ignore_column", "categorical_feature"),
+    *("device_type", "gpu_platform_id", "gpu_device_id", "gpu_device_id_list", "gpu_use_dp"),
+    *("num_gpu", "tree_learner", "convert_model_language", "predict_disable_shape_check"),
+)
+"""What concerns files, other machines, devices, or rows that are not there."""
+
+
+def aliases(name: str) -> set[str]:
+    found: set[str] = _ConfigAliases.get(name)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set().union(*map(aliases, FILES))))
+def test_no_name_of_a_file_or_machine_is_taken(name: str) -> None:
+    for value in ("x", "1", 1, True):
+        with pytest.raises(SchemaError, match="none that a model may set"):
+            recipe_of(LGBMClassifier(**{name: value}))
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", "\r", "\v", "\f", "\u00a0", "\u2028", "\0"])
+def test_a_blank_brings_no_second_parameter(blank: str) -> None:
+    file = "forcedsplits_filename=/etc/passwd"
+    for given_ in (
+        {"objective": f"binary{blank}{file}"},
+        {"boosting_type": f"gbdt{blank}{file}"},
+        {"learning_rate": f"0.1{blank}{file}"},
+        {"metric": ["auc", f"l2{blank}{file}"]},
+        {"monotone_constraints": f"1,0{blank}{file}"},
+        {"interaction_constraints": [[0, f"1{blank}{file}"]]},
+        {f"{blank}forcedsplits_filename": "/etc/passwd"},
+        {f"x=1{blank}forcedsplits_filename": "/etc/passwd"},
+    ):
+        with pytest.raises(SchemaError, match=r"parameter .* of lightgbm.LGBMRegressor"):
+            recipe_of(LGBMRegressor(**given_))
+        told = {"class": "lightgbm.LGBMRegressor", "params": dict(given_)}
+        with pytest.raises(SchemaError, match=r"parameter .* of lightgbm.LGBMRegressor"):
+            estimator_of(told)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"forcedsplits_filename": ["/etc/passwd"]},
+        {"objective": ["binary forcedsplits_filename=/etc/passwd"]},
+        [{"learning_rate": [0.1]}, {"fs": ["/etc/passwd"]}],
+        {"snapshot_freq": (1, 2)},
+    ],
+    ids=str,
+)
+def test_a_search_gives_lightgbm_no_file(grid: Any) -> None:
+    with pytest.raises(SchemaError, match="GridSearchCV"):
+        recipe_of(GridSearchCV(LGBMClassifier(), grid))
+    steps = [{f"model__{n}": v for n, v in each.items()} for each in np.atleast_1d(grid)]
+    with pytest.raises(SchemaError, match="GridSearchCV"):
+        recipe_of(GridSearchCV(Pipeline([("model", LGBMClassifier())]), steps))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LGBMClassifier(metric=["auc", "binary_logloss"], class_weight={"so so": 2, "=": 1}),
+        LGBMRegressor(monotone_constraints="1,-1,0", interaction_constraints=[[0, 1], [2]]),
+        LGBMClassifier(eta=0.1, n_jobs=-1, extra_trees=True, max_bin=63, class_weight="balanced"),
+        GridSearchCV(LGBMClassifier(), {"num_leaves": [3, 7], "boosting_type": ["dart", "gbdt"]}),
+        GridSearchCV(
+            Pipeline([("scale", StandardScaler()), ("model", LGBMClassifier())]),
+            [
+                {"scale__with_mean": [True, False], "model__learning_rate": [0.1, 0.2]},
+                {"scale": ["passthrough", StandardScaler()], "model": [Ridge(), LGBMRegressor()]},
+            ],
+        ),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_usual_parameters_of_lightgbm_are_taken(estimator: Any) -> None:
+    assert repr(again(estimator).get_params()) == repr(estimator.get_params())
+
+
+@pytest.mark.parametrize("name", ["n_jobs", "num_threads", "nthread"])
+def test_lightgbm_starts_no_flood_of_threads(name: str) -> None:
+    with pytest.raises(SchemaError, match="a number from -256 to 256"):
+        recipe_of(LGBMClassifier(**{name: 100_000}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,26 +17,30 @@ from sklearn.base import BaseEstimator
 
 from pyramidion.checks import plain
 from pyramidion.errors import SchemaError
+from pyramidion.learn.lightgbm_parameters import (
+    refuse_class,
+    refuse_parameter,
+    refuse_searched,
+)
 
 PACKAGES = ("lightgbm", "pyramidion", "sklearn")
 """Where estimators may come from."""
+LIGHTGBM = "lightgbm."
 
-LOUD = "verbose"
+LOUD = ("verbose", "verbosity")
 """Left out of every recipe: nobody hears a training, and what learns online would be heard."""
 
 OUTLETS = {
-    LOUD,
+    *LOUD,
     "memory",  # scikit-learn's cache of fitted steps
-    *("machines", "workers", "nodes", "num_machines", "num_machine"),  # LightGBM over a network
-    *("machine_list_filename", "machine_list_file", "machine_list", "mlist"),
-    *("local_listen_port", "local_port", "port"),
-    *("output_model", "model_output", "model_out", "snapshot_freq", "save_period"),
-    *("output_result", "save_binary", "is_save_binary", "is_save_binary_file"),
-    *("convert_model", "convert_model_file", "input_model", "model_input", "model_in"),
-    *("forcedsplits_filename", "forced_splits_filename", "forced_splits_file", "forced_splits"),
-    *("fs", "forcedbins_filename"),
 }
 """Parameters by which rows, or what was learned of them, would leave memory."""
+
+FILES = {"input": ("file", "filename")}
+"""Values by which scikit-learn opens files that rows name."""
+
+GRIDS = ("param_grid", "param_distributions")
+"""Where a search has the parameters that it sets later."""
 
 Recipe = dict[str, Any]
 
@@ -62,34 +66,39 @@ def recipe_of(estimator: object) -> Recipe:
     changed = {
         key: value
         for key, value in given.items()
-        if key != LOUD and (key not in default or not _same(value, default[key]))
+        if key not in LOUD and (key not in default or not _same(value, default[key]))
     }
     params = {key: _told(name, key, value) for key, value in changed.items()}
-    _refuse_outlets(name, params)
-    return {"class": name, "params": params}
+    recipe = {"class": name, "params": params}
+    _refuse_unsafe(recipe)
+    return recipe
 
 
 def estimator_of(recipe: Recipe) -> Any:
     """A new estimator that has learned nothing."""
     kind = _class(recipe["class"])
-    _refuse_outlets(recipe["class"], recipe["params"])
+    _refuse_unsafe(recipe)
     return kind(**{name: _made(value) for name, value in recipe["params"].items()})
 
 
 def packages_of(recipe: Recipe) -> set[str]:
     """The modules that a recipe's classes live in, those alone that may be imported."""
-    module = recipe["class"].rpartition(".")[0]
-    found = {module} if _may_be(module) else set()
+    modules = {each["class"].rpartition(".")[0] for each in _recipes(recipe)}
+    return {module for module in modules if _may_be(module)}
+
+
+def _recipes(recipe: Recipe) -> Iterator[Recipe]:
+    """A recipe and all those in it."""
+    yield recipe
     waiting = list(recipe["params"].values())
     while waiting:
         value = waiting.pop()
         if isinstance(value, list):
             waiting += value
         elif isinstance(value, dict) and "estimator" in value:
-            found |= packages_of(value["estimator"])
+            yield from _recipes(value["estimator"])
         elif isinstance(value, dict):
             waiting += value.values()
-    return found
 
 
 def _may_be(module: str) -> bool:
@@ -100,24 +109,50 @@ def _may_be(module: str) -> bool:
     )
 
 
-def _refuse_outlets(owner: str, params: Mapping[str, Any]) -> None:
-    """Raise for a parameter that lets rows out, also where a search would set it later."""
-    waiting = list(params.items())
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(name, str) and name.rpartition("__")[2] in OUTLETS and value is not None:
-            raise SchemaError(
-                f"parameter {name!r} of {owner} would let hot rows out to files, other machines or "
-                f"a terminal, where nothing erases them; leave it out"
-            )
-        if isinstance(value, list):
-            waiting += [("", item) for item in value]
-        elif isinstance(value, dict) and "estimator" in value:
-            _refuse_outlets(value["estimator"]["class"], value["estimator"]["params"])
-        elif isinstance(value, dict) and "dict" in value:
-            waiting += value["dict"]
-        elif isinstance(value, dict):
-            waiting += [("", item) for item in value.values()]
+def _refuse_unsafe(recipe: Recipe) -> None:
+    """Raise for a parameter that lets rows out or opens a file, also where a search sets it."""
+    recipes = list(_recipes(recipe))
+    boosted = any(each["class"].startswith(LIGHTGBM) for each in recipes)
+    others = frozenset[str]()
+    if boosted:
+        kinds = [_class(e["class"]) for e in recipes if not e["class"].startswith(LIGHTGBM)]
+        others = frozenset(name for kind in kinds for name in _defaults(kind))
+    for each in recipes:
+        owner, params = each["class"], each["params"]
+        if owner.startswith(LIGHTGBM):
+            refuse_class(owner)
+            for name, value in params.items():
+                refuse_parameter(owner, name, value)
+            continue
+        for name, value in params.items():
+            _refuse_outlet(owner, name, value)
+            if name in GRIDS:
+                for key, values in _searched(value):
+                    _refuse_outlet(owner, key, values)
+                    if boosted:
+                        refuse_searched(owner, key, values, others)
+
+
+def _searched(grid: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The names that a search sets, and the values it tries for each."""
+    for each in grid if isinstance(grid, list) else [grid]:
+        for key, values in each["dict"] if isinstance(each, dict) and "dict" in each else []:
+            if isinstance(values, dict) and "tuple" in values:
+                values = values["tuple"]
+            yield str(key), values if isinstance(values, list) else [values]
+
+
+def _refuse_outlet(owner: str, name: str, value: Any) -> None:
+    last = name.rpartition("__")[2]
+    if last in OUTLETS and value is not None:
+        raise SchemaError(
+            f"parameter {name!r} of {owner} would let hot rows out to files, other machines or "
+            f"a terminal, where nothing erases them; leave it out"
+        )
+    if any(each in FILES.get(last, ()) for each in (value if isinstance(value, list) else [value])):
+        raise SchemaError(
+            f"parameter {name!r} of {owner} would open files that rows name; leave it out"
+        )
 
 
 def _told_kind(thing: object) -> str:
