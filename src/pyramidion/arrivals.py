@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyramidion.acknowledging import Answers, Commit, Taken
 from pyramidion.batches import Batch
 from pyramidion.bundles import Arrival, Bundle, Refusal, Waiting, bundled, told, waiting
+from pyramidion.clocks import FOLLOWS, StoreClock
 from pyramidion.errors import PyramidionError, StateError
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Door, Errors, Observations
@@ -57,12 +58,16 @@ Resume = tuple[bytes, int, int]
 Of a numbered sequence: its batches.
 """
 
+Origin = tuple[Resume | None, bool]
+"""How far that sequence has come with a batch, and whether its rows are a history."""
+
 
 class Arrivals:
     """Takes batches in, one group of them at a time."""
 
-    def __init__(self, lifecycle: Lifecycle, threads: int) -> None:
+    def __init__(self, lifecycle: Lifecycle, clock: StoreClock, threads: int) -> None:
         self._lifecycle = lifecycle
+        self._clock = clock
         self.vault: Taker | None = None
         self._threads = threads
         lifecycle.leaving.append(self._leave)
@@ -77,9 +82,14 @@ class Arrivals:
         once: str | None = None,
         errors: Errors = "refuse",
         resume: Resume | None = None,
+        *,
+        history: bool = False,
     ) -> Receipt:
-        """Accept a batch; all that `Receipt` says is durable when this returns."""
-        (answer,) = self.take_all([Arrival(data, once, errors)], now, resume)
+        """Accept a batch; all that `Receipt` says is durable when this returns.
+
+        Rows of a ``history`` arrive at the time that they say themselves.
+        """
+        (answer,) = self.take_all([Arrival(data, once, errors)], now, resume, history=history)
         if isinstance(answer, PyramidionError):
             raise answer
         return answer
@@ -106,7 +116,12 @@ class Arrivals:
         return self.take(data, now, once, errors, (key, turn, turn + 1))
 
     def take_all(
-        self, arrivals: Sequence[Arrival], now: int, resume: Resume | None = None
+        self,
+        arrivals: Sequence[Arrival],
+        now: int,
+        resume: Resume | None = None,
+        *,
+        history: bool = False,
     ) -> list[Receipt | PyramidionError]:
         """Accept batches in one commit, or as few as the windows that they go to allow.
 
@@ -120,7 +135,7 @@ class Arrivals:
             group = self._waiting(arrivals, answers)
             latest = now + self._lifecycle.settings.max_skew_us
             while group:
-                self._turn(group, answers, now, latest, resume)
+                self._turn(group, answers, now, latest, (resume, history))
                 group = [each for each in group if each.place not in answers]
         except PyramidionError as problem:
             for place in range(len(arrivals)):
@@ -143,7 +158,7 @@ class Arrivals:
         answers: Answers,
         now: int,
         latest: int,
-        resume: Resume | None,
+        origin: Origin,
     ) -> None:
         """Answer some of a group, at best all.
 
@@ -166,7 +181,7 @@ class Arrivals:
         with lifecycle.arrivals:
             if door is lifecycle.door and last == lifecycle.last_batch():
                 now = lifecycle.people.arrival(now)
-                taken = self._take(bundles, answers, now, resume)
+                taken = self._take(bundles, answers, now, origin)
                 _answer_refused(group, refused, answers)
             for each in taken:
                 if vault is not None:
@@ -209,7 +224,7 @@ class Arrivals:
         return sorted(slots)
 
     def _take(
-        self, bundles: Sequence[Bundle], answers: Answers, now: int, resume: Resume | None
+        self, bundles: Sequence[Bundle], answers: Answers, now: int, origin: Origin
     ) -> list[Taken]:
         """Take bundles up to the first one that has no window yet; those that were."""
         commit = Commit(self._lifecycle, now, answers, self._threads)
@@ -218,14 +233,19 @@ class Arrivals:
                 if not commit.add(bundle, last=number == len(bundles)):
                     break
             if commit.taken:
-                commit.commit(lambda last: self._note(last, resume))
+                commit.commit(lambda last: self._note(last, origin))
+                self._clock.rows_came(now, history=origin[1])
         except BaseException:
             commit.take_back()
             raise
         return commit.taken
 
-    def _note(self, last: int, resume: Resume | None) -> None:
+    def _note(self, last: int, origin: Origin) -> None:
         """Within the transaction."""
+        resume, history = origin
+        follows = self._clock.becomes(history=history)
+        if follows != self._clock.noted:
+            self._lifecycle.catalogue.note(**{FOLLOWS: follows})
         if resume is not None:
             self._go_on(*resume)
         if self.vault is None:  # one that is attached later is not owed this

@@ -39,6 +39,26 @@ class Advance:
         return any(vars(self).values())
 
 
+@dataclass(frozen=True)
+class Due:
+    """What `advance` would do at a moment, in public numbers."""
+
+    at: int
+    """The moment, in microseconds since 1970."""
+    sealed: tuple[int, ...]
+    """Windows that are over."""
+    retired: tuple[int, ...]
+    """Windows past their retention: their tables would be erased."""
+    steps: int
+    """Hot steps past their time: their rows would be erased."""
+    rows: int
+
+    @property
+    def erases(self) -> bool:
+        """Whether windows or hot rows would be erased."""
+        return bool(self.retired or self.steps)
+
+
 class Schedule:
     """Moves what is due in one store."""
 
@@ -58,6 +78,22 @@ class Schedule:
             or store.windows.next(now) is not None
             or store.keys.unfinished
         )
+
+    def due(self, now: int) -> Due:
+        """What `advance` would seal and erase."""
+        store = self._store
+        with store.moves, store.arrivals:
+            over = [window for window in store.windows.over(now) if window.arena.rows]
+            oldest = now - store.settings.retention_us
+            past = {window.number for window in over if (window.start or now) <= oldest}
+            steps = store.hot.leaving(now)
+            return Due(
+                now,
+                tuple(window.number for window in over),
+                tuple(sorted(past.union(store.past(now)))),
+                len(steps),
+                sum(step.rows for step in steps),
+            )
 
     def advance(self, now: int) -> Advance:
         """Do all that is due."""

@@ -127,6 +127,13 @@ class Shards:
             except AWAY as problem:
                 self.problem = self.problem or str(problem)
 
+    def look(self, now: int) -> None:
+        """Take what the others have told, for who only reads: nothing is given or forgotten."""
+        try:
+            self._take(now, reading=True)
+        except AWAY as problem:
+            self.problem = str(problem)
+
     def status(self) -> ShardStatus:
         """A shard and its stream."""
         held = {name: sum(key[0] == name for key in self._sum) for name in self._active}
@@ -199,12 +206,13 @@ class Shards:
 
     # --- windows join the sum --------------------------------------------------------------------
 
-    def _take(self, now: int) -> None:
+    def _take(self, now: int, *, reading: bool = False) -> None:
         """Look what the others have told, and sum what may be."""
         entries = self._roster.entries()
         self._active = {name: member.active for name, member in entries.members.items()}
         problems = self._read(entries, now)
-        self._strike_out(entries, now)
+        if not reading:
+            self._strike_out(entries, now)
         known, held = self._known(entries, now), self._sum
         gone = {key for key in held if key not in known}
         self._leave_out(gone, now)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyramidion.clocks import ClockStatus
 from pyramidion.guarantee import Guarantee
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
@@ -107,6 +108,8 @@ class Status:
     guarantee: Guarantee | None
     bytes: int
     due: bool
+    clock: ClockStatus
+    """What moves the store's time."""
     composed_epsilon: float | None = None
     """Where people are protected, what the tables of all retained windows tell about one."""
     composed_delta: float | None = None
@@ -185,6 +188,7 @@ def status_of(
     lifecycle: Lifecycle,
     now: int,
     due: bool,
+    clock: ClockStatus,
     vault: VaultStatus | None = None,
     shard: ShardStatus | None = None,
     shared: SharedStatus | None = None,
@@ -214,6 +218,7 @@ def status_of(
         guarantee=guarantee(lifecycle),
         bytes=_bytes(path),
         due=due,
+        clock=clock,
         composed_epsilon=None if spent is None else spent.composed_epsilon,
         composed_delta=None if spent is None else spent.composed_delta,
         vault=vault,

@@ -46,10 +46,11 @@ from pyramidion.backup import back_up, copied_back
 from pyramidion.bulk import Bulk
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.checks import checked_whole
+from pyramidion.clocks import FOLLOWS, Clock, StoreClock
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.durations import since_epoch
 from pyramidion.erasing import Erasure, erase_person
-from pyramidion.errors import PyramidionError, StateError
+from pyramidion.errors import ExpiredError, PyramidionError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
@@ -65,7 +66,7 @@ from pyramidion.reading import Reading
 from pyramidion.rebuilding import Rebuild, rebuild
 from pyramidion.replay import Replay
 from pyramidion.rolling import rolled, taken
-from pyramidion.schedule import Advance, Schedule
+from pyramidion.schedule import Advance, Due, Schedule
 from pyramidion.schema import Schema
 from pyramidion.selecting import Selecting, Selection
 from pyramidion.serving import Serving
@@ -94,10 +95,15 @@ if TYPE_CHECKING:
     from pyramidion.vault.custody import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
-Clock = Callable[[], float]
 T = TypeVar("T")
+Announce = Callable[[Due], None]
+"""Called with what is about to be erased."""
 
 OFTEN = 100_000  # microseconds between looks at what is due, where nothing comes in
+
+
+def _nothing_said(_: Due) -> None:
+    """What is about to be erased is said to nobody."""
 
 
 class Pyramid:
@@ -108,8 +114,9 @@ class Pyramid:
 
     def __init__(self, home: Home, clock: Clock) -> None:
         self._home = home
-        self._clock = clock
-        self._latest = int(home.catalogue.about("clock", "0"))
+        about = home.catalogue.about
+        latest, follows = int(about("clock", "0")), about(FOLLOWS, "system")
+        self._time = StoreClock(clock, latest=latest, follows=follows)
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
@@ -119,7 +126,7 @@ class Pyramid:
         Reading(self._lifecycle)
         cores = os.cpu_count() or 1
         self._selecting = Selecting(self._lifecycle, threads=cores)
-        self._arrivals = Arrivals(self._lifecycle, threads=cores)
+        self._arrivals = Arrivals(self._lifecycle, self._time, threads=cores)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._sharing = Sharing(self._lifecycle, self._serving)
         self._training = Training(self._lifecycle, self._serving)
@@ -127,6 +134,8 @@ class Pyramid:
         self._arrivals.taken.append(self._training.learn)
         self._threads = Threads()
         self._looked = 0
+        self._still = False
+        """Whether nothing is sealed, erased or trained behind the scenes: nobody said so yet."""
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
@@ -201,7 +210,7 @@ class Pyramid:
         try:
             about = {"schema": schema.to_toml()}
             about |= {"settings": json.dumps(settings.settled().to_dict())}
-            about |= facts_of(*sealed, Path(path)) | {FACT: NONE}
+            about |= facts_of(*sealed, Path(path)) | {FACT: NONE, FOLLOWS: "nothing"}
             about |= {} if shard is None or secret is None else {SHARD: shard.sealed(secret)}
             home = Home.create(Path(path), holder_at(keys), about, secret)
         except BaseException:
@@ -218,20 +227,32 @@ class Pyramid:
         keys: str,
         clock: Clock = time.time,
         train: bool = True,
+        advance: bool = True,
+        announce: Announce = _nothing_said,
     ) -> Self:
         """Open a store, as it was acknowledged last; then do what became due meanwhile.
 
         Models are trained again, behind the scenes; with ``train=False`` only when one is asked.
+        ``announce`` is called with what is about to be erased, before it is. With ``advance=False``
+        nothing is sealed or erased until `advance` is called or rows come, and nothing that is past
+        its time is read.
         """
         home = Home(Path(path), holder_at(keys))
         if home.is_backup:
             home.close()
             raise StateError(f"{path} is a backup; restore it to a new path, and open that")
-        return cls._opened(home, clock, train)
+        return cls._opened(home, clock, train, advance=advance, announce=announce)
 
     @classmethod
     def _opened(
-        cls, home: Home, clock: Clock, train: bool = True, begun: str = "log.began"
+        cls,
+        home: Home,
+        clock: Clock,
+        train: bool = True,
+        begun: str = "log.began",
+        *,
+        advance: bool = True,
+        announce: Announce = _nothing_said,
     ) -> Self:
         try:
             home.settle()
@@ -240,20 +261,34 @@ class Pyramid:
             home.close()
             raise
         try:
+            now = pyramid._now()
             if home.is_copy:
-                pyramid._audit_log.append("store.restored", pyramid._now())
-                take_over(pyramid._lifecycle, pyramid._now())
-            begin_log(pyramid._lifecycle, pyramid._audit_log, begun, pyramid._now())
+                pyramid._audit_log.append("store.restored", pyramid._time.present())
+                take_over(pyramid._lifecycle, now)
+            log, present = pyramid._audit_log, pyramid._time.present()
+            begin_log(pyramid._lifecycle, log, begun, present)
             pyramid._untold.make_up()
-            home.settled(pyramid._now())
-            with pyramid._training.sleeping():
-                pyramid.advance()
-            pyramid._training.when_asked = not train
-            pyramid._keep(pyramid._now())
+            home.settled(present)
+            pyramid._begin(train=train, advance=advance, announce=announce)
         except BaseException:
             pyramid.close()
             raise
         return pyramid
+
+    def _begin(self, *, train: bool, advance: bool, announce: Announce) -> None:
+        """Say what is due and do it; or leave all as it is."""
+        now = self._now()
+        if advance:
+            due = self.due()
+            if due.erases:
+                announce(due)
+            with self._training.sleeping():
+                self._advance(now)
+        elif self._shards is not None:
+            shards = self._shards
+            self._threads.move(lambda: shards.look(now))
+        self._still, self._training.when_asked = not advance, not train
+        self._keep(now)
 
     def close(self) -> None:
         """Finish what is being done and let go of the store; nothing is lost without it."""
@@ -288,9 +323,8 @@ class Pyramid:
         self._home.refuse_other_process()
 
     def _now(self) -> int:
-        """The clock in microseconds; it never goes back, whatever the system's does."""
-        self._latest = max(self._latest, int(self._clock() * 1_000_000))
-        return self._latest
+        """The store's time in microseconds; it never goes back, whatever the system's does."""
+        return self._time.now()
 
     @property
     def path(self) -> Path:
@@ -333,13 +367,11 @@ class Pyramid:
         self._usable()
         self._refuse_left()
         checked_whole("turn of a batch", turn, 0, 1 << 62)
-        now = self._now()
-        if self._threads.failed():
-            self._advance(now)
+        now = self._live()
         receipt = self._threads.take(
             lambda: self._arrivals.take_turn(batch, now, sequence, turn, errors)
         )
-        self._keep(now)
+        self._keep(self._now())
         return receipt
 
     def observe_all(self, arrivals: Sequence[Arrival]) -> list[Receipt | PyramidionError]:
@@ -350,33 +382,43 @@ class Pyramid:
         """
         self._usable()
         self._refuse_left()
-        now, group = self._now(), list(arrivals)
-        if self._threads.failed():  # what failed behind the scenes is done first, or raises here
-            self._advance(now)
+        now, group = self._live(), list(arrivals)
         answers = self._threads.take(lambda: self._arrivals.take_all(group, now))
-        self._keep(now)
+        self._keep(self._now())
         return answers
+
+    def _live(self) -> int:
+        """When rows arrive that come now, which are no history."""
+        self._still = False
+        if self._threads.failed():  # what failed behind the scenes is done first, or raises here
+            self._advance(self._now())
+        return self._time.present()
 
     def replay(self, history: Replay, *, errors: Errors = "refuse") -> Iterator[Receipt]:
         """Observe a history by event time, windows rolling as it goes; goes on where it broke off.
 
         The store's clock follows the rows, so give it rows that are not older than all it
-        has, or they are late; none may be later than now. Models go when rows they saw leave,
-        and are trained again when all is through.
+        has, or they are late; none may be later than now. By the system's clock it stays where they
+        end, until rows are observed. Models go when rows they saw leave, and are trained again when
+        all is through.
         """
         self._usable()
         self._refuse_left()
+        self._still = False
+        past, present = self.schema.time is not None, self._time.present
 
         def take(piece: Any, now: int, resume: Resume) -> Receipt:
-            self._latest = max(self._latest, now)
-            return self._threads.take(lambda: self._arrivals.take(piece, now, None, errors, resume))
+            def taken() -> Receipt:
+                return self._arrivals.take(piece, now, None, errors, resume, history=past)
 
-        rolling = self._lifecycle, history, take, self._schedule, self._advance, self._now
+            return self._threads.take(taken)
+
+        rolling = self._lifecycle, history, take, self._schedule, self._advance, present
 
         def receipts() -> Iterator[Receipt]:
-            with self._training.sleeping(), replaying(self._lifecycle.catalogue, self._now):
+            with self._training.sleeping(), replaying(self._lifecycle.catalogue, present):
                 yield from rolled(*rolling)
-            self._threads.move(lambda: self._training.catch_up(self._latest))
+            self._threads.move(lambda: self._training.catch_up(self._now()))
 
         return receipts()
 
@@ -399,8 +441,19 @@ class Pyramid:
     def advance(self) -> Advance:
         """Do what is due: seal windows, erase hot rows and old windows, train; says what it did."""
         self._usable()
+        self._still = False
         self._threads.expect_nothing()
         return self._advance(self._now())
+
+    def due(self, at: object = None) -> Due:
+        """What `advance` would seal and erase at a moment: seconds, a date or ISO text; or now."""
+        self._usable()
+        return self._schedule.due(self._now() if at is None else since_epoch(at))
+
+    @property
+    def now(self) -> int:
+        """The store's time in microseconds since 1970: what is due by it is done."""
+        return self._now()
 
     def _advance(self, now: int) -> Advance:
         self._usable()
@@ -408,10 +461,11 @@ class Pyramid:
 
     def _advancing(self, now: int) -> Callable[[], Advance]:
         """What the keeper is to do; when an erasure is complete is told by the clock."""
-        asked = max(now, int(self._clock() * 1_000_000))
+        present = self._time.present
+        asked = max(now, present())
 
         def advanced() -> Advance:
-            self._home.keys.lag = lambda: max(0, int(self._clock() * 1_000_000) - asked)
+            self._home.keys.lag = lambda: max(0, present() - asked)
             try:
                 return self._advanced(now)
             finally:
@@ -435,6 +489,8 @@ class Pyramid:
 
     def _keep(self, now: int) -> None:
         """Have what is due done behind the scenes, so that nobody who observes waits for it."""
+        if self._still:
+            return
         try:
             due = self._due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
@@ -512,10 +568,26 @@ class Pyramid:
         """The complete tables: immutable, and expired when a window in them must be forgotten."""
         self._usable()
         now = self._now()
-        if now >= self._looked + OFTEN:
+        if self._still:
+            self._refuse_past(self._lifecycle.past(now), "window")
+        elif now >= self._looked + OFTEN:
             self._looked = now
             self._keep(now)
         return self._serving.snapshot()
+
+    def _refuse_past(self, past: Sequence[object], what: str) -> None:
+        """Raise where reading would show what is past its time, and reading erases nothing."""
+        if past:
+            several = f"{len(past)} {what}{'s are' if len(past) > 1 else ' is'}"
+            raise ExpiredError(
+                f"{several} past {'their' if len(past) > 1 else 'its'} time and may not be read "
+                f"any more; advance the store, which erases what is past its time"
+            )
+
+    def _refuse_past_rows(self) -> None:
+        """Raise where hot rows past their time would be read."""
+        if self._still:
+            self._refuse_past(self._lifecycle.hot.leaving(self._now()), "hot step")
 
     def as_of(self, moment: object) -> Snapshot:
         """The tables of sealed windows that had ended by a moment: seconds, a date or ISO text.
@@ -580,6 +652,7 @@ class Pyramid:
         With ``values`` also what the rows have themselves, to be learned beside the counts.
         """
         self._usable()
+        self._refuse_past_rows()
         workload = Workload.of(self.schema, label, only, without, merge)
         return self._threads.move(lambda: self._serving.training_set(workload, values=values))
 
@@ -607,6 +680,7 @@ class Pyramid:
         model serves until the new one is trained. What is stored is the recipe alone.
         """
         self._usable()
+        self._refuse_past_rows()
         workload, now = Workload.of(self.schema, label, only, without, merge), self._now()
         self._threads.move(lambda: self._training.register(name, estimator, workload, now))
         return self._training.model(name)
@@ -619,6 +693,7 @@ class Pyramid:
     def retrain(self, name: str) -> Model:
         """Train a model again now, as after a failure; what serves goes on until it is ready."""
         self._usable()
+        self._refuse_past_rows()
         now = self._now()
         self._threads.move(lambda: self._training.retrain(name, now))
         return self._training.model(name)
@@ -642,6 +717,7 @@ class Pyramid:
     def _model(self, name: str) -> Model:
         """A model, trained first where it was not yet."""
         self._usable()
+        self._refuse_past_rows()
         if self._training.wants(name):
             now = self._now()
             self._threads.move(lambda: self._training.asked(name, now))
@@ -652,6 +728,7 @@ class Pyramid:
     ) -> LearningCurve:
         """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
         self._usable()
+        self._refuse_past_rows()
         return self._threads.move(lambda: self._measures.learning_curve(name, within, sizes))
 
     def export(self, name: str) -> Export:
@@ -681,6 +758,7 @@ class Pyramid:
     def loss(self, name: str) -> Loss:
         """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""
         self._usable()
+        self._refuse_past_rows()
         now = self._now()
         return self._threads.move(lambda: self._measures.loss(name, now))
 
@@ -842,11 +920,12 @@ class Pyramid:
     def note(self, kind: str, **facts: Fact) -> None:
         """Tell the audit log what was done with the store from outside, as a service does."""
         self._usable()
-        self._audit_log.append(kind, self._now(), **facts)
+        self._audit_log.append(kind, self._time.present(), **facts)
 
     def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
         """Do a verb in the keeper; the audit log tells it once it is done."""
-        return self._threads.move(lambda: self._untold.do(kind, now, told, verb))
+        at = max(now, self._time.present())
+        return self._threads.move(lambda: self._untold.do(kind, at, told, verb))
 
     def status(self) -> Status:
         """What the store holds now."""
@@ -855,7 +934,8 @@ class Pyramid:
         vault = None if self._vault is None else self._vault.status()
         shard = None if self._shards is None else self._shards.status()
         shared, due = self._sharing.status(), self._due(now)
-        return status_of(self._home.path, self._lifecycle, now, due, vault, shard, shared)
+        clock, path = self._time.status(), self._home.path
+        return status_of(path, self._lifecycle, now, due, clock, vault, shard, shared)
 
     def exposure(self, start: object, stop: object, *, component: Component = "store") -> Exposure:
         """What an intruder from start to stop could read of the store, an edge or the tables.
@@ -864,7 +944,7 @@ class Pyramid:
         told than was exposed, never less, by the store's own clock.
         """
         self._usable()
-        now = self._now()
+        now = self._time.present()
         first, last = interval(start, stop, now)
         entries = self._audit_log.entries()
         return exposure_of(self._lifecycle, first, last, component, now, log=entries)
@@ -890,12 +970,14 @@ class Pyramid:
         *,
         keys: str,
         clock: Clock = time.time,
+        announce: Announce = _nothing_said,
     ) -> Self:
         """Make a store of a backup, in place of the one it was made of.
 
+        ``announce`` is called with what is past its time by now, before that is erased.
         The store key is renewed at once, so that nothing opens the other copies any
         more. Populating windows are sealed as they are and new ones begin; what was left
         of the reserves is given up, since it is not known what was spent.
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
-        return cls._opened(home, clock)
+        return cls._opened(home, clock, announce=announce)

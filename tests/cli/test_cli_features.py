@@ -162,7 +162,12 @@ def test_without_a_sealed_window_there_are_no_features(shell: Shell) -> None:
 
 
 def test_what_is_past_its_time_is_not_featurized_with(filled: Shell) -> None:
-    done = filled("featurize", filled.saved(ROWS, "rows.csv"), now=START + 65 * DAY)
+    file, late = filled.saved(ROWS, "rows.csv"), START + 65 * DAY
+    done = filled("featurize", file, now=late)
+    assert (done.code, done.out) == (2, "")
+    assert "2 windows are past their time and may not be read any more; advance" in done.err
+    filled("advance", now=late)
+    done = filled("featurize", file, now=late)
     assert "over 2 windows" in done.err  # two were forgotten, one was sealed
 
 

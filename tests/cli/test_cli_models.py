@@ -217,6 +217,7 @@ def test_a_wrong_workload_is_one_sentence_and_no_file(filled: Shell, what: str) 
 
 def test_without_hot_rows_there_is_no_training_set(filled: Shell) -> None:
     output = filled.folder / "hot.csv"
+    filled("advance", now=LATER)
     done = filled("training-set", "--output", output, now=LATER)
     assert (done.code, done.out) == (2, "")
     assert "the hot window is empty" in done.err
@@ -321,6 +322,7 @@ def test_without_models_predict_says_how_to_add_one(filled: Shell) -> None:
 def test_a_model_without_hot_rows_says_why_it_is_unavailable(taught: Shell) -> None:
     output = taught.folder / "late.csv"
     words = "late", taught.saved(ROWS, "rows.csv"), "--output", output, "--quiet"
+    taught("advance", now=LATER)
     done = taught("predict", *words, now=LATER)
     assert (done.code, done.out) == (2, "")
     assert "model 'late' is unavailable: the hot window is empty" in done.err
@@ -389,6 +391,7 @@ def test_a_model_that_was_not_tried_tells_nothing(taught: Shell, idle: None) -> 
 
 
 def test_models_that_cannot_be_trained_say_why(taught: Shell) -> None:
+    taught("advance", now=LATER)
     told = taught("models", "--train", now=LATER).out
     assert told.count("not available: the hot window is empty") == 3
 
@@ -529,6 +532,7 @@ WRONG_CURVES = {
 @pytest.mark.parametrize("what", WRONG_CURVES)
 def test_a_wrong_curve_is_one_sentence(taught: Shell, idle: None, what: str) -> None:
     words, now, sentence = WRONG_CURVES[what]
+    taught("advance", now=now)
     done = taught("models", "curve", *words, now=now)
     assert (done.code, done.out) == (2, "")
     assert sentence in done.err.splitlines()[-1]
@@ -558,7 +562,8 @@ def test_commands_that_ask_no_model_train_none(
     monkeypatch.chdir(taught.folder)
     taught.saved(ROWS, "rows.csv")
     taught.saved(rows(10, NOW), "new.parquet")
-    assert taught(*words, now=START + 37 * DAY).code == 0  # rows leave, too
+    taught("advance", now=START + 37 * DAY)  # rows leave, too
+    assert taught(*words, now=START + 37 * DAY).code == 0
 
 
 @pytest.mark.parametrize(

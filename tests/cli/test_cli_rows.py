@@ -127,9 +127,9 @@ def test_a_time_is_in_the_future_by_the_time_that_is_pretended(made: Shell) -> N
 
 def test_an_import_warns_where_the_clock_is_past_the_retention(made: Shell) -> None:
     file = made.saved(HISTORY, "history.csv")
-    assert "retention" not in made("import", file).err
+    assert "window" not in made("import", file).err
     done = made("import", file, "--json", now=START + 65 * DAY)
-    assert "2 windows of the store are past the retention by now" in done.err
+    assert "by 1972-12-01 UTC all that is in 2 windows and 3 hot steps (60 rows)" in done.err
     assert made("status", "--json").told["summarised_rows"] == 400
 
 
@@ -200,6 +200,7 @@ def test_programs_see_nothing_on_stderr(
     made: Shell, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     assert seen(monkeypatch, made, "import", made.saved(HISTORY, "h.csv"), option) == ""
+    made("advance")
     assert seen(monkeypatch, made, "observe", made.saved(NEW, "new.csv"), option) == ""
 
 

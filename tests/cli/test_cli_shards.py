@@ -51,6 +51,7 @@ def test_shards_are_made_shown_and_removed(files: Path, capsys: pytest.CaptureFi
             store.observe(rows(20))
     later = START + 10 * DAY
     assert ran(files, capsys, "one", "advance", now=later).code == 0
+    assert ran(files, capsys, "two", "advance", now=later).code == 0
     assert ran(files, capsys, "two", "shards", "--json", now=later).told["rows"] == 40
     shown = ran(files, capsys, "one", "shards", now=later).out
     assert "stream clicks: 2 of 2 shards; this is one\n" in shown

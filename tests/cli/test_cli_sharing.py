@@ -47,6 +47,7 @@ def test_the_url_may_stand_in_the_environment(
 
 
 def test_mistakes_are_one_sentence(filled: Shell) -> None:
+    filled("advance")
     for words, said in (
         ((), "or --stop"),
         (("file:/x", "--stop"), "or --stop"),

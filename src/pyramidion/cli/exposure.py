@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_grant, add_store, moment, opened
+from pyramidion.cli.options import Commands, Parser, add_grant, add_store, moment, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, several, table
@@ -70,9 +70,7 @@ def exposure(arguments: argparse.Namespace) -> None:
     named = (arguments.persons, arguments.grant, arguments.key)
     if None in named and any(named):
         raise SchemaError("people are told by a grant; give --persons, --grant and --key")
-    clock = Clock(arguments.now, held=True)
-    with opened(arguments, clock) as pyramid:
-        clock.release()
+    with opened(arguments, reading=True) as pyramid:
         found = pyramid.exposure(arguments.from_, arguments.to_, component=arguments.component)
         if arguments.persons is not None:
             _list(arguments, found, pyramid)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_store, opened
+from pyramidion.cli.options import Commands, Parser, add_store, opened
 from pyramidion.cli.text import several, table
 from pyramidion.errors import FormatError
 
@@ -103,8 +103,7 @@ def _did(done: Reseed) -> str:
 
 def verify(arguments: argparse.Namespace) -> None:
     """Say what is damaged, and mend it where asked."""
-    clock = Clock(arguments.now, held=not arguments.mend)
-    with opened(arguments, clock) as pyramid:
+    with opened(arguments, reading=not arguments.mend) as pyramid:
         mended = pyramid.mend() if arguments.mend else []
         found = pyramid.verify()
     if arguments.json:

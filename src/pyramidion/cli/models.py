@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_quiet, add_store, opened
+from pyramidion.cli.options import Commands, Parser, add_quiet, add_store, opened
 from pyramidion.cli.progress import remark, warn
 from pyramidion.cli.text import date, several, table
 from pyramidion.cli.workload import add_workload, json_object, workload_of
@@ -111,11 +111,11 @@ def listed(arguments: argparse.Namespace) -> None:
     """List the models."""
     if arguments.data is None:
         arguments.parser.error("the following arguments are required: --data")
-    clock = Clock(arguments.now, held=not arguments.train)
-    with opened(arguments, clock, train=arguments.train) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         if arguments.train and pyramid.models:
             remark(arguments, f"training {several(len(pyramid.models), 'model')}")
-            pyramid.advance()
+            for name in pyramid.models:
+                pyramid.retrain(name)
         models = pyramid.models
         losses = {name: _loss(pyramid, name) for name in models} if arguments.train else {}
         told = _listing(list(models.values()), losses, arguments)
@@ -250,7 +250,7 @@ def unregister(arguments: argparse.Namespace) -> None:
 
 def curve(arguments: argparse.Namespace) -> None:
     """Show a model's loss against the rows it learns from."""
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         if arguments.name in pyramid.models:
             remark(arguments, f"training {arguments.name!r} on more and more of the hot rows")
         found = pyramid.learning_curve(arguments.name, within=arguments.within)

@@ -8,10 +8,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from pyramidion.cli.progress import warn
+from pyramidion.cli.text import past_its_time
 from pyramidion.durations import since_epoch
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
+    from pyramidion.clocks import Clock
+    from pyramidion.schedule import Due
     from pyramidion.system import Pyramid
 
 FORMATS = ("csv", "tsv", "parquet", "ndjson", "arrow")
@@ -51,7 +55,7 @@ def add_store(parser: argparse.ArgumentParser, *, required: bool = True) -> None
         metavar="TIME",
         type=moment,
         help="pretend that it is this time: ISO 8601 or seconds since 1970 "
-        "(default: the system's clock)",
+        "(default: the system's clock; for a history that was imported, where its rows end)",
     )
     add_json(parser)
 
@@ -126,41 +130,34 @@ def keys_of(arguments: argparse.Namespace) -> str:
     return f"file:~/.config/pyramidion/{arguments.data.name or 'store'}.key"
 
 
-class Clock:
-    """The time a store goes by: the system's, or the one that is pretended.
+def clock_of(arguments: argparse.Namespace) -> Clock:
+    """The time a store goes by: the one that is pretended, or the system's."""
+    given: float | None = arguments.now
+    return time.time if given is None else lambda: given
 
-    While *held*, it stands before all times and the store goes by the newest that it
-    has seen itself. So an import is not late for its own rows, and who only looks
-    at a store makes nothing due.
+
+def opened(arguments: argparse.Namespace, *, train: bool = False, reading: bool = False) -> Pyramid:
+    """Open the store, say what is past its time and do what is due. Models are trained when asked.
+
+    Who is only ``reading`` leaves all as it is.
     """
-
-    def __init__(self, now: float | None, *, held: bool = False) -> None:
-        self._now = now
-        self._held = held
-
-    def __call__(self) -> float:
-        """What the store is told."""
-        return 0.0 if self._held else self.now
-
-    @property
-    def now(self) -> float:
-        """The time, whether held or not."""
-        return time.time() if self._now is None else self._now
-
-    def release(self) -> None:
-        """Let the store see the time."""
-        self._held = False
-
-
-def opened(
-    arguments: argparse.Namespace, clock: Clock | None = None, *, train: bool = False
-) -> Pyramid:
-    """Open the store; what became due by the clock is done. Models are trained when asked."""
     from pyramidion.system import Pyramid
 
     ours_to_interrupt()
-    clock = Clock(arguments.now) if clock is None else clock
-    return Pyramid.open(arguments.data, keys=keys_of(arguments), clock=clock, train=train)
+    return Pyramid.open(
+        arguments.data,
+        keys=keys_of(arguments),
+        clock=clock_of(arguments),
+        train=train,
+        advance=not reading,
+        announce=say_erased,
+    )
+
+
+def say_erased(due: Due, stream: str = "") -> None:
+    """Say what is about to be erased."""
+    where = f"stream {stream}: " if stream else ""
+    warn(f"{where}{past_its_time(due)}, and is erased now")
 
 
 def ours_to_interrupt() -> None:

@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import (
-    Clock,
     Commands,
     Parser,
     add_rows,
     add_skip_bad,
     add_store,
     opened,
+    say_erased,
 )
 from pyramidion.cli.progress import Pace, Stop, bar, remark, warn
-from pyramidion.cli.text import date, several
+from pyramidion.cli.text import date, past_its_time, several
 from pyramidion.errors import ObservationError
 
 if TYPE_CHECKING:
@@ -100,21 +100,20 @@ def import_files(arguments: argparse.Namespace) -> None:
     from pyramidion.replay import in_order
 
     files = [DataFile(path, format=arguments.format) for path in arguments.files]
-    clock = Clock(arguments.now, held=True)  # or opening would erase what this import is part of
-    with opened(arguments, clock) as pyramid:
+    with opened(arguments, reading=True) as pyramid:  # or it would erase what this is a part of
         remark(arguments, f"looking through {several(len(files), 'file')}")
         history = in_order(files, pyramid.schema)
         if arguments.errors == "refuse":
-            _refuse_future(history, clock, pyramid.settings.max_skew_us)
+            _refuse_future(history, pyramid)
         before, done, pace = pyramid.status(), pyramid.replayed(history), Pace()
         if done:
             remark(arguments, f"{several(done, 'row')} of these were imported before")
-        clock.release()  # rows may be as late as now; those without a time come now
+        _say_erased(history, pyramid, done)
         totals = _replayed(arguments, pyramid, history, done)
         if totals.rows:
             remark(arguments, pace.told(totals.rows))
         after = pyramid.status()
-        _warn_of_past(after, pyramid.settings.retention_us, clock)
+        _say_time(arguments, pyramid, after)
     _tell_import(arguments, history, totals, before, after)
 
 
@@ -135,29 +134,38 @@ def _replayed(
     return totals
 
 
-def _refuse_future(history: Replay, clock: Clock, skew: int) -> None:
+def _refuse_future(history: Replay, pyramid: Pyramid) -> None:
     """Say that a time is in the future before any row is taken, not after years of them."""
-    now = int(clock.now * 1_000_000)
-    if history.last is not None and history.last > now + skew:
+    now = pyramid.status().clock.present
+    if history.last is not None and history.last > now + pyramid.settings.max_skew_us:
         raise ObservationError(
             f"these files have event times beyond `max_skew` after now, {date(now)} UTC; mend "
             f"them, or give --now if it is later than that"
         )
 
 
-def _warn_of_past(after: Status, retention: int, clock: Clock) -> None:
-    now = int(clock.now * 1_000_000)
-    past = [
-        window.number
-        for window in after.windows
-        if window.state in ("sealed", "populating") and (window.start or now) + retention <= now
-    ]
-    if past:
-        warn(
-            f"{several(len(past), 'window')} of the store {'is' if len(past) == 1 else 'are'} past "
-            f"the retention by now, {date(now)} UTC: the next command that does what is due "
-            f"erases what is past, unless its --now gives an earlier time"
-        )
+def _say_erased(history: Replay, pyramid: Pyramid, done: int) -> None:
+    """Say what is in the store and will be past its time when these rows are through."""
+    if history.last is not None and done < history.rows:
+        last = min(history.last, pyramid.status().clock.present)
+        due = pyramid.due(last / 1_000_000)
+        if due.erases:
+            say_erased(due)
+
+
+def _say_time(arguments: argparse.Namespace, pyramid: Pyramid, after: Status) -> None:
+    """Say by which time the store goes on, and what that erases."""
+    now = after.clock.present
+    due = pyramid.due(now / 1_000_000)
+    if after.clock.follows == "rows":
+        remark(arguments, f"the store's time follows these rows, to {date(after.at)} UTC")
+        told = "the first rows that are observed move the store to that time"
+    else:
+        told = "the next command at that time that does what is due erases it"
+    if due.retired:
+        warn(f"{past_its_time(due)}; {told}")
+    elif due.erases:
+        remark(arguments, f"{past_its_time(due)}; {told}")
 
 
 def _tell_import(
@@ -194,6 +202,7 @@ def observe(arguments: argparse.Namespace) -> None:
     file = DataFile(arguments.file, format=arguments.format)
     totals, pace = Totals(), Pace()
     with opened(arguments) as pyramid:
+        _say_history(pyramid)
         schema, most = pyramid.schema, min(ROWS, pyramid.settings.window_rows or ROWS)
         batches = file.batches(schema.columns, types=types_for(schema), rows=most)
         with (
@@ -211,6 +220,14 @@ def observe(arguments: argparse.Namespace) -> None:
     print(
         json.dumps(asdict(totals)) if arguments.json else f"{several(totals.rows, 'row')}: {totals}"
     )
+
+
+def _say_history(pyramid: Pyramid) -> None:
+    """Say what of an imported history goes when live rows come."""
+    clock = pyramid.status().clock
+    due = pyramid.due(clock.present / 1_000_000)
+    if clock.follows == "rows" and due.erases:
+        say_erased(due)
 
 
 def _stopped(arguments: argparse.Namespace, totals: Totals) -> str:

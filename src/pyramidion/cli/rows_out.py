@@ -83,7 +83,7 @@ def featurize(arguments: argparse.Namespace) -> None:
     import pyarrow as pa
 
     file = _file(arguments)
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         snapshot = pyramid.snapshot()
         tables = (
             snapshot.featurize(batch, threads=os.cpu_count() or 1)
@@ -154,7 +154,7 @@ def _write(
 def training_set(arguments: argparse.Namespace) -> None:
     """Write the hot rows as features and label."""
     kind_of(arguments)
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         hot = pyramid.status().hot_rows
         training = pyramid.training_set(**workload_of(arguments, pyramid.schema))
         tables = _whole(_rows_of(training))
@@ -204,7 +204,7 @@ def predict(arguments: argparse.Namespace) -> None:
     import pyarrow as pa
 
     file = _file(arguments)
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         model, rows = _model(pyramid, arguments), _asked(file, pyramid.schema)
         answers = pyramid.predict_proba if arguments.probabilities else pyramid.predict
         names, kind = _columns(model, arguments.probabilities)

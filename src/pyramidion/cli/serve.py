@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.limits import add_limits, limits_of, number
-from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt
+from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt, say_erased
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, table
 from pyramidion.errors import SchemaError
@@ -133,6 +133,7 @@ def serve(arguments: argparse.Namespace) -> None:
             keys=arguments.keys or KEYS,
             limits=limits_of(arguments, _waiting(arguments, Limits())),
             open_metrics=arguments.open_metrics,
+            announce=lambda stream, due: say_erased(due, stream),
         ) as service,
     ):
         host, port = listening.getsockname()[:2]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import (
-    Clock,
     Commands,
     Parser,
     add_store,
+    clock_of,
     keys_of,
     opened,
     ours_to_interrupt,
@@ -114,7 +114,7 @@ def join(arguments: argparse.Namespace) -> None:
         arguments.data,
         shard,
         keys=keys,
-        clock=Clock(arguments.now),
+        clock=clock_of(arguments),
         vault=arguments.vault,
         custodian=custodian_of(arguments.custodian),
     ) as made:
@@ -134,7 +134,7 @@ def shards(arguments: argparse.Namespace) -> None:
     """Show the shards, or remove one."""
     if arguments.remove is not None and arguments.why is None:
         raise SchemaError("the audit log tells why a shard was removed; give --why")
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=arguments.remove is None) as pyramid:
         if arguments.remove is not None:
             pyramid.remove_shard(arguments.remove, why=arguments.why)
         found = pyramid.status().shard

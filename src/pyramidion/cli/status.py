@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_store, opened
+from pyramidion.cli.options import Commands, Parser, add_store, opened
 from pyramidion.cli.text import date, several, size, table
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def add(commands: Commands[Parser]) -> None:
 
 def status(arguments: argparse.Namespace) -> None:
     """Show what the store holds; looking makes nothing due."""
-    clock = Clock(arguments.now, held=True)
-    with opened(arguments, clock) as pyramid:
-        clock.release()
+    with opened(arguments, reading=True) as pyramid:
         found, settings = pyramid.status(), pyramid.settings
     if arguments.json:
         print(json.dumps(found.to_dict()))
@@ -67,6 +65,8 @@ def _parts(found: Status, settings: Settings) -> Iterator[str]:
 
 def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     yield "store", f"{found.path}, {size(found.bytes)}, at {date(found.at)}"
+    if found.clock.follows == "rows":
+        yield "time", f"follows the imported rows, to {date(found.at)}, until rows are observed"
     hot, steps = several(found.hot_rows, "row"), several(found.hot_steps, "step")
     since = f", from {date(found.oldest_hot)}" if found.oldest_hot is not None else ""
     yield "hot", f"{hot} in {steps}{since}"

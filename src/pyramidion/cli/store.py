@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import (
-    Clock,
     Commands,
     Parser,
     add_store,
+    clock_of,
     folder,
     keys_of,
     opened,
     ours_to_interrupt,
+    say_erased,
     url_of,
 )
 from pyramidion.cli.progress import warn
@@ -74,7 +75,7 @@ def create(arguments: argparse.Namespace) -> None:
 
     ours_to_interrupt()
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
-    keys, clock = keys_of(arguments), Clock(arguments.now)
+    keys, clock = keys_of(arguments), clock_of(arguments)
     vault, custodian = arguments.vault, custodian_of(arguments.custodian)
     shard = shard_of(arguments)
     with Pyramid.create(
@@ -175,9 +176,10 @@ def add_advance(commands: Commands[Parser]) -> None:
 
 def advance(arguments: argparse.Namespace) -> None:
     """Do what is due, and say what was done."""
-    clock = Clock(arguments.now, held=True)  # opening would do it and tell nobody
-    with opened(arguments, clock) as pyramid:
-        clock.release()
+    with opened(arguments, reading=True) as pyramid:  # opening would do it and tell nobody
+        due = pyramid.due()
+        if due.erases:
+            say_erased(due)
         done = pyramid.advance()
     print(json.dumps(asdict(done)) if arguments.json else _did(done))
 
@@ -215,7 +217,7 @@ def add_ledger(commands: Commands[Parser]) -> None:
 
 def ledger(arguments: argparse.Namespace) -> None:
     """Show what was spent; looking makes nothing due."""
-    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         report = pyramid.ledger.report()
     if arguments.json:
         print(json.dumps(report.to_dict()))
@@ -298,7 +300,7 @@ def select_groups(arguments: argparse.Namespace) -> None:
 
 def _show_groups(arguments: argparse.Namespace) -> None:
     """Show the groups; looking makes nothing due."""
-    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         groups = pyramid.groups()
     if arguments.json:
         print(json.dumps({"groups": [asdict(group) for group in groups]}))
@@ -382,8 +384,10 @@ def restore(arguments: argparse.Namespace) -> None:
     from pyramidion.system import Pyramid
 
     ours_to_interrupt()
-    keys, clock = keys_of(arguments), Clock(arguments.now)
-    with Pyramid.restore(arguments.backup, arguments.data, keys=keys, clock=clock) as pyramid:
+    keys, clock = keys_of(arguments), clock_of(arguments)
+    with Pyramid.restore(
+        arguments.backup, arguments.data, keys=keys, clock=clock, announce=say_erased
+    ) as pyramid:
         status = pyramid.status()
     if arguments.json:
         print(json.dumps(status.to_dict()))

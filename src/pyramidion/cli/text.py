@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from pyramidion.durations import EPOCH
+
+if TYPE_CHECKING:
+    from pyramidion.schedule import Due
 
 
 def date(micros: int | None) -> str:
@@ -43,6 +47,19 @@ def several(number: int, noun: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def past_its_time(due: Due) -> str:
+    """What is past its time at a moment.
+
+    >>> from pyramidion.schedule import Due
+    >>> past_its_time(Due(86_400_000_000, sealed=(), retired=(1, 2), steps=1, rows=30))
+    'by 1970-01-02 UTC all that is in 2 windows and 1 hot step (30 rows) is past its time'
+    """
+    windows = [several(len(due.retired), "window")] if due.retired else []
+    steps = [f"{several(due.steps, 'hot step')} ({several(due.rows, 'row')})"] if due.steps else []
+    what = " and ".join([*windows, *steps])
+    return f"by {date(due.at)} UTC all that is in {what} is past its time"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

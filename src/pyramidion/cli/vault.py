@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli import vault_files, vault_keys, vault_rows
 from pyramidion.cli.options import (
-    Clock,
     Commands,
     Parser,
     add_json,
     add_store,
+    clock_of,
     folder,
     moment,
     opened,
@@ -117,7 +117,7 @@ def request(arguments: argparse.Namespace) -> None:
     passphrase = "" if given(arguments) is None and not arguments.protect else None
     key = PrivateKey.new()
     text = key.to_text(new_passphrase(arguments) if passphrase is None else passphrase)
-    with opened(arguments) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         vault = vault_files.vault_of(pyramid)
         if found.store != vault.store:
             raise StateError("the broker there is another store's; give the address of this one's")
@@ -132,7 +132,7 @@ def request(arguments: argparse.Namespace) -> None:
                 engineer=arguments.engineer or getpass.getuser(),
                 key=key,
                 broker=found.broker,
-                now=round(Clock(arguments.now).now * 1e6),
+                now=round(clock_of(arguments)() * 1e6),
             )
             written(arguments.output, made.to_json())
         except BaseException:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Clock, Commands, Parser, add_store, moment, opened
+from pyramidion.cli.options import Commands, Parser, add_store, moment, opened
 from pyramidion.cli.text import date, several, size, table
 from pyramidion.errors import FormatError, StateError
 
@@ -110,7 +110,7 @@ def vault_of(pyramid: Pyramid) -> Vault:
 
 def status(arguments: argparse.Namespace) -> None:
     """Show what the vault holds."""
-    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         vault = vault_of(pyramid)
         found, store = vault.status(), vault.store
     print(json.dumps({"store": store} | asdict(found)) if arguments.json else _told(found, store))
@@ -142,7 +142,7 @@ def files(arguments: argparse.Namespace) -> None:
     first, last = (
         None if at is None else round(at * 1e6) for at in (arguments.first, arguments.last)
     )
-    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         found = vault_of(pyramid).files(first, last)
     if arguments.json:
         print(json.dumps([asdict(each) for each in found]))
@@ -163,7 +163,7 @@ def files(arguments: argparse.Namespace) -> None:
 
 def verify(arguments: argparse.Namespace) -> None:
     """Say what is not as it was sealed."""
-    with opened(arguments, Clock(arguments.now, held=True)) as pyramid:
+    with opened(arguments, reading=True) as pyramid:
         found = vault_of(pyramid).verify()
     if arguments.json:
         print(json.dumps([asdict(each) for each in found]))

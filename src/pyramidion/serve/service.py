@@ -17,7 +17,9 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion.checks import nearest
+from pyramidion.clocks import Clock
 from pyramidion.errors import MissingError, SchemaError, StateError
+from pyramidion.schedule import Due
 from pyramidion.schema import Schema
 from pyramidion.serve.access import OWN, Token, Tokens
 from pyramidion.serve.metrics import Metrics
@@ -25,7 +27,7 @@ from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 from pyramidion.storage.disk import read, write_durably
 from pyramidion.storage.home import CATALOGUE
-from pyramidion.system import Clock, Pyramid
+from pyramidion.system import Pyramid
 from pyramidion.web.limits import Admission, Limits
 
 STREAM = "{stream}"
@@ -47,7 +49,8 @@ class Service:
     """All that is served from one data directory.
 
     ``clock`` is the service's own, and that of every stream which has none in ``clocks``: a stream
-    may live by a simulated time, and who logs in meanwhile by the real one.
+    may live by a simulated time, and who logs in meanwhile by the real one. ``announce`` is called
+    with a stream's name and what opening it is about to erase.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Service:
         open_metrics: bool = False,
         clock: Clock = time.time,
         clocks: Mapping[str, Clock] | None = None,
+        announce: Callable[[str, Due], None] = lambda *_: None,
     ) -> None:
         if STREAM not in keys:
             raise SchemaError(
@@ -73,6 +77,7 @@ class Service:
         self.open_metrics = open_metrics
         self.clock = clock
         self._clocks = dict(clocks or {})
+        self._announce = announce
         self._keys = keys
         self._changing = threading.Lock()
         (folder / OWN).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,11 +93,15 @@ class Service:
             raise
 
     def _open(self, name: str) -> Pyramid:
-        clock = self._clock_of(name)
-        return Pyramid.open(self.folder / name, keys=self._holder(name), clock=clock)
+        return Pyramid.open(
+            self.folder / name,
+            keys=self._holder(name),
+            clock=self._clock_of(name),
+            announce=lambda due: self._announce(name, due),
+        )
 
     def _opened(self, name: str, opener: Callable[[str], Pyramid]) -> Stream:
-        stream = Stream(name, opener(name), self.limits, self._clock_of(name))
+        stream = Stream(name, opener(name), self.limits)
         stream.commits.committed = self.metrics.committed
         self.metrics.opened(stream)
         return stream

@@ -17,7 +17,7 @@ from pyramidion.errors import PyramidionError, StateError
 from pyramidion.serve.bell import Bell, Told
 from pyramidion.serve.commits import Commits
 from pyramidion.storage.hot import Receipt
-from pyramidion.system import Clock, Pyramid
+from pyramidion.system import Pyramid
 from pyramidion.web.limits import Limits
 
 TICK = 1.0  # seconds between looks at what is due
@@ -26,9 +26,8 @@ TICK = 1.0  # seconds between looks at what is due
 class Stream:
     """A store that is open for as long as the service runs."""
 
-    def __init__(self, name: str, pyramid: Pyramid, limits: Limits, clock: Clock) -> None:
+    def __init__(self, name: str, pyramid: Pyramid, limits: Limits) -> None:
         self.name = name
-        self._clock = clock
         self.pyramid = pyramid
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
@@ -49,8 +48,8 @@ class Stream:
 
     @property
     def now(self) -> int:
-        """The stream's clock in microseconds: the system's, or one that is simulated."""
-        return int(self._clock() * 1_000_000)
+        """The stream's time in microseconds: the system's, a simulated one, or its history's."""
+        return self.pyramid.now
 
     def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
         """Have rows observed with what others send; they are durable when the promise is kept."""
