@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
-QUICK := $(filter-out tests/test_docs.py tests/test_movielens.py tests/test_project.py, \
-	$(wildcard tests/test_*.py)) tests/counts tests/privacy tests/contracts tests/store
+QUICK := $(filter-out %_docs.py %_movielens.py %_project.py, $(wildcard tests/test_*.py)) \
+	tests/counts tests/privacy tests/contracts \
+	$(patsubst %, tests/store/test_%.py, bins catalogue format groups hot_window observe people_told \
+		records retention segments snapshots spending training_set weights windows withdraw)
 KERNELS := $(wildcard src/pyramidion/*_kernels.py src/pyramidion/*/*kernels.py)
 
 .PHONY: help
