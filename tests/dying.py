@@ -2,8 +2,7 @@
 
 A child is forked from this process, so it starts in milliseconds. It dies by SIGKILL at a point of
 `pyramidion.killpoints`, or before one of its calls into the operating system or SQLite, by number.
-What a process leaves behind changes by these calls alone: a kill at any other moment leaves what a
-kill before the next call leaves.
+Files change by these calls alone: a kill at another moment leaves what one before the next leaves.
 """
 
 from __future__ import annotations
@@ -22,8 +21,17 @@ from pyramidion import killpoints
 from tests.forking import forked
 
 PATIENCE = 300.0  # seconds until a child that does not end is taken to hang
-OUTWARD = {"posix", "fcntl", "_io", "sqlite3", "_socket"}
-"""Modules whose functions and methods are calls into the operating system or SQLite."""
+CHANGES = {
+    "posix": {
+        *("open", "write", "pwrite", "writev", "ftruncate", "truncate", "fsync", "fdatasync"),
+        *("close", "mkdir", "rmdir", "link", "unlink", "remove", "rename", "replace", "chmod"),
+    },
+    "_io": {"open", "write", "flush", "close", "__exit__", "truncate"},
+    "fcntl": {"flock", "lockf"},
+    "sqlite3": {"execute", "executemany", "executescript", "commit", "close"},
+    "_socket": {"connect", "send", "sendall"},
+}
+"""Calls into the operating system and SQLite that may change what others see, by module."""
 
 
 def died(work: Callable[[], object], *, at: str = "", call: int = 0) -> bool:
@@ -39,11 +47,12 @@ def started(work: Callable[[], object], *, at: str = "", call: int = 0) -> int:
         try:
             killpoints.arm(at)
             if call:
-                _count(call, lambda: os.kill(os.getpid(), signal.SIGKILL))
+                _die_before(call)
             work()
             status = 0
         except BaseException:
             traceback.print_exc()
+            sys.stderr.flush()
         finally:
             os._exit(status)
     return child
@@ -64,31 +73,19 @@ def ended(child: int) -> bool:
     return code != 0
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """How many calls into the operating system or SQLite some work makes, in this process."""
-    made = _count(0, lambda: None)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    return made[0]
-
-
-def _count(call: int, then: Callable[[], None]) -> list[int]:
-    """Count calls from now on, of threads that start later, too; before one of them do this."""
+def _die_before(call: int) -> None:
+    """Count the calls of this thread and of those that it starts, and die before one of them."""
     made, lock = [0], threading.Lock()
 
     def hook(frame: FrameType, event: str, what: Any) -> None:
-        if event == "c_call" and _module(what) in OUTWARD:
+        if event == "c_call" and what.__name__ in CHANGES.get(_module(what) or "", ()):
             with lock:
                 made[0] += 1
                 if made[0] == call:
-                    then()
+                    os.kill(os.getpid(), signal.SIGKILL)
 
     threading.setprofile(hook)
     sys.setprofile(hook)
-    return made
 
 
 def _module(what: Any) -> str | None:

@@ -71,6 +71,8 @@ POINTS = (
     "broker.logged",
     "broker.fetched",
     "broker.decrypted",
+    "broker.ordered",
+    "broker.read",
     "vault.written",
     "vault.committed",
     "vault.stored",

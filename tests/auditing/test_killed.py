@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,31 +11,21 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.auditing.trial import Trial, cells_of
-from tests.store.stores import SCHEMA, START, exact, rows
+from tests.dying import died
+from tests.store.stores import SCHEMA, START, exact, rows, tiny
 
-CHILD = """
-import sys
-from pyramidion import Pyramid
-from tests.store.stores import SCHEMA, START, rows, tiny
-folder = sys.argv[1]
-keys, clock = f"file:{folder}/key", lambda: START
-with Pyramid.create(f"{folder}/store", SCHEMA, tiny(), keys=keys, clock=clock) as store:
-    store.observe(rows(50))
-    store.observe(rows(50, seed=1))
-"""
+
+def observed(folder: Path) -> None:
+    """Make a store and observe two batches."""
+    keys, clock = f"file:{folder}/key", lambda: START
+    with Pyramid.create(folder / "store", SCHEMA, tiny(), keys=keys, clock=clock) as store:
+        store.observe(rows(50))
+        store.observe(rows(50, seed=1))
 
 
 def killed_at(point: str, folder: Path) -> Path:
     """The store of a process that died there."""
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder)],
-        env={**os.environ, "PYRAMIDION_KILL_AT": point},
-        cwd=Path(__file__).parents[2],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert died(lambda: observed(folder), at=point)
     return folder / "store"
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,17 +11,14 @@ from pyramidion import Pyramid
 from pyramidion.files import DataFile
 from pyramidion.replay import in_order
 from tests.cli.shell import NOW, Shell, as_bytes
+from tests.memory import in_memory
 from tests.store.stores import DAY, SCHEMA, START, rows, tiny
-
-MEMORY = Path("/dev/shm")  # noqa: S108
-"""A disk in memory, where there is one: small stores then need no real syncs."""
 
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    where = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="pyramidion-", dir=where) as folder:
-        yield Shell(Path(folder), capsys)
+    with in_memory() as folder:
+        yield Shell(folder, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ GIVEN = POINTS[:-1]
 """The points that a shard comes to with each window that it seals."""
 OTHERS = ["commit.before", "erase.committed", "seal.written",
           "commit.after", "erase.destroyed", "seal.after"]  # fmt: skip
-CALLS = (100, 300, 500, 800, 1200, 1600)
+CALLS = (40, 100, 180, 300, 450, 600)
 """Numbers of the calls into the operating system before which a shard dies."""
 
 Kills = dict[str, str]
@@ -228,7 +228,7 @@ class Ordeal:
         self.hurried = True
         for _ in range(60):
             going = [name for name in NAMES if not self.ended(name)]
-            places = [*POINTS, *OTHERS, *(str(random.randrange(1, 2_000)) for _ in range(20))]
+            places = [*POINTS, *OTHERS, *(str(random.randrange(1, 1_000)) for _ in range(20))]
             self.run({name: random.choice(places) for name in going})
         self.hurried = False
         for _ in range(2):

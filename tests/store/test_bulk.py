@@ -13,7 +13,7 @@ from pyramidion.bulk import Bulk
 from pyramidion.counts.partials import Partial
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.killpoints import POINTS
-from tests.store.dying import killed_at
+from tests.dying import died
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -49,10 +49,9 @@ def went_on(stand: Stand) -> Pyramid:
     return store
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", [f"{p}:2" for p in POINTS if p.startswith("bulk.")])
 def test_a_store_that_was_killed_counts_each_window_once(point: str, stand: Stand) -> None:
-    assert killed_at(point, stand.folder, __name__)
+    assert died(lambda: went_on(Stand(stand.folder)), at=point)
     store = went_on(stand)
     kept = {n: size for n, (state, size) in states(store).items() if state == "sealed"}
     assert sorted(kept.values()) == [40, 41]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.killpoints import POINTS
+from pyramidion.killpoints import POINTS, arm
+from tests.dying import died
 from tests.store.peopling import PEOPLE, of
 from tests.store.stores import DAY, START, Stand, cells, noise, observed, populating, same
 
@@ -20,14 +17,6 @@ MADE = [of(list("abac"), START), of(list("bcab"), START + DAY, seed=1)]
 COUNTED = [MADE[0].take([0, 1, 2, 3]), MADE[1].take([0, 1])]
 """What counts of them in a block of three days: of each the first two."""
 
-CHILD = """
-import sys
-from pathlib import Path
-from tests.store.stores import Stand
-from tests.store.test_erasing_kill import erased
-stand = Stand(Path(sys.argv[1]))
-erased(stand, sys.argv[2])
-"""
 ERASING = [point for point in POINTS if point.startswith(("person.", "erase.", "rewrap."))]
 
 
@@ -40,21 +29,13 @@ def filled(stand: Stand) -> Pyramid:
     return store
 
 
-def erased(stand: Stand, point: str) -> None:
+def erased(folder: Path, point: str) -> None:
     """In a child: open the store and erase, to be killed at a point."""
-    from pyramidion.killpoints import arm
-
+    stand = Stand(folder)
     stand.clock.now = START + DAY
     store = stand.open()
     arm(point)
     store.erase_person("a", why="request 17")
-
-
-def killed_at(point: str, folder: Path) -> None:
-    """Erase in a child that dies at a point."""
-    command = [sys.executable, "-c", CHILD, str(folder), point]
-    done = subprocess.run(command, env=dict(os.environ), check=False)
-    assert done.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("point", [*ERASING, "append.synced:1", "append.synced:2"])
@@ -63,7 +44,7 @@ def test_all_rows_of_the_person_are_hot_or_none_and_tables_are_as_acknowledged(
 ) -> None:
     drawn = noise(filled(stand), populating(stand._open[0]), COUNTED)
     stand.close()
-    killed_at(point, stand.folder)
+    assert died(lambda: erased(stand.folder, point))
     stand.clock.now = START + DAY
     store = stand.open()
     left = [table["who"].to_pylist() for _, table, _ in store._lifecycle.hot.batches()]

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +16,11 @@ from hypothesis import strategies as st
 from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.files import DataFile
+from pyramidion.killpoints import arm
 from pyramidion.privacy.contributions import hidden_of
 from pyramidion.replay import in_order
 from pyramidion.storage.hot import Receipt
+from tests.dying import died
 from tests.store.peopling import (
     EVENTS,
     EXACT,
@@ -187,22 +184,14 @@ def test_rows_of_one_batch_in_two_windows_are_known_again_each_by_itself(stand: 
             assert same(cells(arena), expected(store, arena, [rows]))
 
 
-CRASHING = """
-    import sys
-    sys.path.insert(0, {root!r})
-    from pathlib import Path
-    from pyramidion.killpoints import arm
-    from tests.store.peopling import of
-    from tests.store.stores import Stand
-    stand = Stand(Path({folder!r}))
-    store = stand.open()
+def crashed(folder: Path, where: str) -> None:
+    """In a child: two batches, in the second of which it is killed."""
+    store = Stand(folder).open()
     store.observe(of(["a", "b"]))
-    arm({where!r})
+    arm(where)
     store.observe(of(["a", "c", "c", "c"], seed=1))
-"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "blanked"),
     [("append.synced", 5), ("commit.before", 5), ("commit.after", 8)],
@@ -212,12 +201,7 @@ def test_after_a_kill_people_are_known_by_what_was_acknowledged(
 ) -> None:
     stand.create(PEOPLE, **EXACT)
     stand.close()
-    root = str(Path(__file__).parents[2])
-    script = CRASHING.format(root=root, folder=str(stand.folder), where=where)
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], check=False, env=dict(os.environ)
-    )
-    assert done.returncode == -signal.SIGKILL
+    assert died(lambda: crashed(stand.folder, where))
     store = stand.open()
     receipt = observed(store, of(["a"] * 3 + ["b"] * 3 + ["c"] * 3, seed=2))
     assert receipt.blanked == blanked

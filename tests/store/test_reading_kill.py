@@ -6,7 +6,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
-from tests.store.dying import killed_at
+from tests.dying import died
 from tests.store.stores import DAY, START, Stand
 from tests.store.test_bins import MUCH, SCHEMA, batch
 
@@ -36,7 +36,7 @@ def went_on(stand: Stand) -> Pyramid:
 )
 def test_a_store_that_was_killed_goes_on(point: str, stand: Stand) -> None:
     assert point.partition(":")[0] in POINTS
-    assert killed_at(point, stand.folder, __name__)
+    assert died(lambda: went_on(Stand(stand.folder)), at=point)
     stand.clock.now = START + 8 * DAY
     store = went_on(stand)
     report = store.ledger.report()

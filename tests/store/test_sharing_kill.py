@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pyramidion.errors import ExpiredError
-from tests.store.dying import killed_at
+from tests.dying import died
 from tests.store.stores import DAY, SECOND, START, Stand
 from tests.store.test_sharing import card, keys_of, names, reader, rolled, same, url
 
@@ -25,15 +23,14 @@ def went_on(stand: Stand) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_any_point_one_set_is_shared_and_its_key_alone_is_left(
-    point: str, tmp_path: Path
+    point: str, stand: Stand
 ) -> None:
-    stand = Stand(tmp_path)
     store = stand.create()
     rolled(stand, store)
     store.share(url(stand))
     before, old = names(stand), card(store)
     stand.close()
-    assert killed_at(point, tmp_path, "tests.store.test_sharing_kill")
+    assert died(lambda: went_on(Stand(stand.folder)), at=point)
     stand.clock.now = START + 50 * DAY
     store = stand.open()
     stand.clock.pass_(60)

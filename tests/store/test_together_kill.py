@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pyramidion import Arrival, Pyramid
 from pyramidion.errors import ObservationError
+from pyramidion.killpoints import arm
 from pyramidion.storage.hot import Receipt
+from tests.dying import died
 from tests.store.peopling import PEOPLE, of
 from tests.store.stores import START, Stand, noise, populating, same
 
@@ -23,13 +21,6 @@ COUNTED = [FIRST, SENT[0], SENT[1].take([0, 2]), SENT[2].take([1])]
 """What counts of them: of each person the first two."""
 RECEIPTS = [Receipt(2, 0, 0), Receipt(3, 0, 0, 1), Receipt(2, 0, 0, 1)]
 
-CHILD = """
-import sys
-from pathlib import Path
-from tests.store.stores import Stand
-from tests.store.test_together_kill import sent
-sent(Stand(Path(sys.argv[1])), sys.argv[2])
-"""
 POINTS = [
     *("append.before", "append.before:2", "append.written", "append.written:2"),
     *("append.synced", "commit.before", "commit.after"),
@@ -46,11 +37,9 @@ def group() -> list[Arrival]:
     ]
 
 
-def sent(stand: Stand, point: str) -> None:
+def sent(folder: Path, point: str) -> None:
     """In a child: open the store and observe, to be killed at a point."""
-    from pyramidion.killpoints import arm
-
-    store = stand.open()
+    store = Stand(folder).open()
     arm(point)
     store.observe_all(group())
 
@@ -61,19 +50,13 @@ def filled(stand: Stand) -> Pyramid:
     return store
 
 
-def killed_at(point: str, folder: Path) -> None:
-    command = [sys.executable, "-c", CHILD, str(folder), point]
-    done = subprocess.run(command, env=dict(os.environ), check=False)
-    assert done.returncode == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_all_arrivals_are_there_or_none_and_sent_again_each_counts_once(
     point: str, stand: Stand
 ) -> None:
     drawn = noise(filled(stand), populating(stand._open[0]), [FIRST])
     stand.close()
-    killed_at(point, stand.folder)
+    assert died(lambda: sent(stand.folder, point))
     store = stand.open()
     done = point == "commit.after"
     counted = COUNTED if done else COUNTED[:1]

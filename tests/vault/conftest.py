@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.memory import in_memory
 from tests.store.stores import Stand
 from tests.vault.desk import Desk
 
-MEMORY = Path("/dev/shm")  # noqa: S108
-
 
 @pytest.fixture
-def stand(tmp_path: Path) -> Iterator[Stand]:
+def stand(folder: Path) -> Iterator[Stand]:
     """A place for one store, whose new stores have a vault beside it."""
-    stand = Stand(tmp_path)
-    stand.vault = tmp_path / "vault"
+    stand = Stand(folder)
+    stand.vault = folder / "vault"
     yield stand
     stand.close()
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one: its syncs cost nothing."""
-    where = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="pyramidion-", dir=where) as made:
-        yield Path(made)
+    with in_memory() as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,8 @@ from pyramidion.storage.home import CATALOGUE
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.reader import open_grant
+from pyramidion.vault.forgetting import Order
+from pyramidion.vault.reader import open_grant, rewrite_files
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
 
 
@@ -73,9 +74,9 @@ class Shop:
         )
         catalogue.close()
 
-    def grant(self) -> Grant:
+    def grant(self, **more: Any) -> Grant:
         """All rows, for the broker that runs."""
-        request = self.desk.request(broker=self.public)
+        request = self.desk.request(broker=self.public, **more)
         return Grant.make(request, CUSTODIAN, now=wall(), expires=wall() + HOUR)
 
     def rows(self, grant: Grant, address: str) -> int:
@@ -85,6 +86,14 @@ class Shop:
             for batch in stream.batches():
                 rows += batch.num_rows
         return rows
+
+    def erased(self, grant: Grant, address: str) -> int:
+        """How many files come rewritten before the broker is gone."""
+        order, files = Order("carrier", f"{CANARY} hour-1 2", {}), 0
+        with suppress(PyramidionError):
+            for _ in rewrite_files(grant.to_json(), ENGINEER, address, order):
+                files += 1
+        return files
 
     def check(self, rows: int) -> None:
         """Nothing raw is on the disk, and the log is sound and has what was read."""
@@ -114,6 +123,7 @@ def shop(desk: Desk, folder: Path) -> Shop:
     return made
 
 
+PATIENCE = 300.0  # seconds until a broker that does not end is taken to hang
 POINTS = [
     "broker.held",
     "broker.logged",
@@ -128,7 +138,7 @@ def test_a_broker_killed_at_any_step_leaves_nothing_raw(shop: Shop, point: str) 
     with shop.broker(point) as (process, address):
         old = shop.grant()
         rows = shop.rows(old, address)
-        assert process.wait(60) == -9
+        assert process.wait(PATIENCE) == -9
     assert rows == (8 if point.endswith(":3") else 0)
     shop.check(rows)
     if point == POINTS[-1]:
@@ -139,15 +149,25 @@ def test_a_broker_killed_at_any_step_leaves_nothing_raw(shop: Shop, point: str) 
             assert shop.rows(shop.grant(), address) == 12
 
 
+@pytest.mark.parametrize(("point", "files"), [("broker.ordered", 0), ("broker.read:3", 2)])
+def test_a_broker_killed_while_it_erases_leaves_nothing_raw(
+    shop: Shop, point: str, files: int
+) -> None:
+    with shop.broker(point) as (process, address):
+        assert shop.erased(shop.grant(purpose="erase"), address) == files
+        assert process.wait(PATIENCE) == -9
+    shop.check(0)
+
+
 def test_a_broker_killed_in_the_middle_of_rows_leaves_nothing_raw(shop: Shop) -> None:
     envelope = shop.desk.seal("large", 0, batches=4, rows=60_000)
     shop.desk.envelopes[0] = envelope
     shop.take(envelope)
-    for seed in range(3):
+    for came in (1, 3):
         with shop.broker() as (process, address):
             stream = open_grant(shop.grant().to_json(), ENGINEER, address)
             batches, rows = stream.batches(), 0
-            for _ in range(random.Random(seed).randint(1, 3)):
+            for _ in range(came):
                 rows += next(batches).num_rows
             process.kill()
             with suppress(PyramidionError):

@@ -6,10 +6,6 @@ each kill the custodian opens every file: an acknowledged batch is in exactly on
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -27,15 +23,6 @@ OLDER = ["commit.after", "step.before", "erase.committed", "erase.destroyed", "r
 FORGETTING = replace(work.BY_TIME, vault_every="10m", vault_retention="1h")
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one: a kill loses nothing that was written to a file."""
-    memory = Path("/dev/shm")  # noqa: S108
-    made = tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None)
-    yield Path(made)
-    shutil.rmtree(made)
-
-
 def test_there_are_four_places_to_die_on_the_way_into_a_vault() -> None:
     assert OURS == ["vault.written", "vault.committed", "vault.stored", "vault.settled"]
 
@@ -44,14 +31,13 @@ def test_there_are_four_places_to_die_on_the_way_into_a_vault() -> None:
 def test_a_batch_is_in_one_sealed_file_or_hot_wherever_its_store_was_killed(
     folder: Path, settings: object
 ) -> None:
-    ordeal, random, hits = Ordeal(folder / "store", 7, settings), Random(7), dict[str, int]()
-    for _ in range(3):
+    ordeal, random = Ordeal(folder / "store", 7, settings), Random(7)
+    for passing in (1, 2):
         for point in random.sample(OURS + OLDER, len(OURS + OLDER)):
-            hits[point] = hits.get(point, 0) + ordeal.run(f"{point}:{random.randint(1, 2)}")
+            assert ordeal.run(f"{point}:{passing}")
             ordeal.check()
             assert ordeal.problems == []
             assert _raw(ordeal.folder) == []
-    assert min(hits[point] for point in OURS) > 0
 
 
 def _raw(folder: Path) -> list[Path]:

@@ -157,7 +157,7 @@ class Broker:
             told = self._checked(lambda: Order.open(order, grant, token, self._key), grant.id)
             self._checked(lambda: self._refuse_second(grant, told), grant.id)
             self._append("vault.rewritten", **_told(grant), rows=_rows_of(grant))
-            reach("broker.logged")
+            reach("broker.ordered")
         sealer = Sealer(grant, token, self._key)
         return self._streamed(grant, sealer, self._rewritten(grant, told))
 
@@ -316,7 +316,7 @@ class Broker:
         for file in grant.files:
             yield FILE, file.header.name.encode()
             batches = list(self._decrypted(grant, file, [*file.header.columns, *OWN]))
-            reach("broker.decrypted")
+            reach("broker.read")
             table = pa.Table.from_batches(batches)
             data, envelope = rewritten(table, file.header, order, self.custodian)
             yield from cut(data, SEALED)
