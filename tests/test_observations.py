@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import json
 import math
 import pickle
 import time
@@ -19,8 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramidion.batches import Batch, pandas_column
+from pyramidion.batches import Batch, columns_of, pandas_column
 from pyramidion.errors import ObservationError, SchemaError
+from pyramidion.json_rows import JsonRows
 from pyramidion.observations import Door
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
@@ -316,12 +319,16 @@ def test_nan_is_bad_and_null_is_missing_in_polars():
     assert list(refused(lambda: X.rows(frame)).problems.values()) == [[1]]
 
 
-@pytest.mark.parametrize("kind", [pl.Object, pl.Int128])
-def test_a_polars_type_that_arrow_does_not_have_is_refused_by_name(kind):
-    frame = pl.DataFrame({"x": pl.Series([987654321], dtype=kind)})
+def test_a_polars_type_that_arrow_does_not_have_is_refused_by_name():
+    frame = pl.DataFrame({"x": pl.Series([987654321], dtype=pl.Int128)})
     error = refused(lambda: X.rows(frame))
-    assert f"column 'x' has type {kind.__name__}, which cannot be counted" in str(error)
+    assert "column 'x' has type Int128, which cannot be counted" in str(error)
     assert "987654321" not in everything_said(error)
+
+
+def test_objects_in_polars_are_read_one_by_one():
+    series = pl.Series([1, "a", None, 2.5], dtype=pl.Object)
+    assert keys_of(pl.DataFrame({"x": series})) == expected([1, "a", None, 2.5])
 
 
 # Columns that cannot be used
@@ -367,33 +374,154 @@ def test_nested_objects_are_refused_row_by_row(make, values):
     assert "SECRET" not in everything_said(error)
 
 
-@pytest.mark.parametrize(
-    "column", [pa.array(["SECRET123"]), pa.array(["SECRET123"]).dictionary_encode()], ids=str
-)
-def test_text_where_numbers_are_needed_is_refused_by_name(column):
+def in_every_container(values):
+    """A column called x, in containers that infer its type, and in those that do not."""
+    yield [{"x": value} for value in values]
+    yield {"x": list(values)}
+    yield pd.DataFrame({"x": pd.Series(values)})
+    yield pd.DataFrame({"x": pd.Series(values, dtype=object)})
+    yield pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)})
+    with contextlib.suppress(pa.ArrowException, TypeError):
+        yield pa.table({"x": pa.array(values)})
+        yield pl.DataFrame({"x": pl.Series(values)})
+
+
+@pytest.mark.parametrize("values", [["SECRET123", None], [None, "SECRET123", 1.5], ["7", "x"]])
+def test_text_that_spells_no_number_is_refused_by_its_row(values):
     door = door_of(simple(Continuous("x", edges=[0])))
-    error = refused(lambda: door.rows(pa.table({"x": column})))
-    assert str(error) == "column 'x' has type string where numbers are needed; cast it"
+    bad = [row for row, value in enumerate(values) if value in ("SECRET123", "x")]
+    for data in in_every_container(values):
+        error = refused(lambda data=data: door.rows(data))
+        assert error.problems == {"column 'x' is not a number": bad}
+        assert "SECRET" not in everything_said(error)
+
+
+@pytest.mark.parametrize("values", [["1.5", None, "-7"], ["7", 7.0, 7, True], [" 1e3 ", "NA"]])
+def test_text_that_spells_a_number_is_that_number(values):
+    schema = simple(Continuous("x", edges=[0, 5, 10]))
+    door = door_of(schema)
+    read = [None if v in ("NA", None) else float(v) for v in values]
+    wanted = reference.table_keys(SECRET, schema, 0, [{"x": value} for value in read])
+    for data in in_every_container(values):
+        assert door.rows(data).matrix(0, len(values)).tolist() == wanted
+    for value, code in zip(values, wanted[0], strict=True):
+        assert door.encoder.one({"x": value}).tolist() == [[code]]
+        body = json.dumps({"x": value}).encode()
+        assert JsonRows(door.encoder).keys(body).tolist() == [[code]]
+
+
+LARGE = [2.0**53, -(2.0**53), 1e300, 123456789012345678.0]
+
+
+@pytest.mark.parametrize("value", LARGE)
+def test_a_float_too_large_to_be_exact_is_refused_in_a_category(value):
+    exact = math.nextafter(math.copysign(2.0**53, value), 0.0)
+    for data in in_every_container([1.5, value, None, exact]):
+        error = refused(lambda data=data: X.rows(data))
+        ((reason, rows),) = error.problems.items()
+        assert "floating-point number of 2^53 or more" in reason
+        assert rows == [1]
+    body = json.dumps({"x": value}).encode()
+    assert "2^53" in str(refused(lambda: X.encoder.one({"x": value})))
+    assert "2^53" in str(refused(lambda: JsonRows(X.encoder).keys(body)))
+    assert X.encoder.one_arrow(pa.RecordBatch.from_pydict({"x": [value]})) is None
+    assert keys_of([{"x": int(value)}]) == expected([int(value)]) if abs(value) < 2**63 else True
+
+
+def test_a_short_float_too_large_to_be_exact_is_refused_in_a_category():
+    for kind, bound in ((np.float32, 2.0**24), (np.float16, 2.0**11)):
+        column = np.array([bound, bound - 1, -bound], dtype=kind)
+        for data in (pa.table({"x": column}), [{"x": value} for value in column]):
+            (rows,) = refused(lambda data=data: X.rows(data)).problems.values()
+            assert rows == [0, 2]
+    single = pa.RecordBatch.from_arrays([pa.array([2.0**24], pa.float32())], ["x"])
+    assert X.encoder.one_arrow(single) is None
+
+
+def test_large_floats_are_refused_in_classes_and_units_and_not_in_numbers():
+    schema = simple(Continuous("x", edges=[0]), label=Label("late", classes=[1, 2**60]), unit="u")
+    door = door_of(schema)
+    rows = [
+        {"x": 2.0**60, "late": 1, "u": 1},
+        {"x": 1, "late": 2.0**60, "u": 1},
+        {"x": 1, "late": 2**60, "u": 2.0**60},
+    ]
+    for data in (rows, pd.DataFrame(rows), pl.DataFrame(rows, strict=False)):
+        found = door.observations(data, errors="skip")
+        bad = {row for rows in found.problems.values() for row in rows}
+        assert (len(found), bad) == (1, {1, 2})
+
+
+def test_one_missing_id_does_not_change_the_others():
+    ids = [700_000_000_000_000_001, 700_000_000_000_000_003]
+    frame = pd.DataFrame({"x": [*ids, None], "late": [0, 1, 1]})  # which pandas makes floats
+    found = X.observations(frame, errors="skip")
+    assert (len(found), list(found.problems.values())) == (1, [[0, 1]])
+    kept = X.observations(frame.assign(x=pd.Series([*ids, None], dtype="Int64")))
+    assert kept.keys(0, 0, 3).tolist() == expected([*ids, None])
+
+
+@pytest.mark.parametrize("values", [[7, "7", 7.0, np.int8(7)], [7.0, None], ["7"], [7.0]])
+def test_a_unit_is_the_same_person_in_every_type(values):
+    door = door_of(simple(Categorical("y"), unit="x"))
+    (seven,) = door.people([7])
+    for data in in_every_container(values):
+        column = columns_of(data, ["x"])[0]["x"]
+        table = [{"y": 1, "late": 0, "x": value} for value in values]
+        found = door.observations(table, errors="skip")
+        assert set(found.units.tolist()) == {seven}
+        if None not in values:
+            assert set(door.people(column).tolist()) == {seven}
+
+
+@pytest.mark.parametrize("value", [True, 0.5, b"a", dt.date(2020, 1, 1), float("inf")])
+def test_what_names_nobody_is_refused_by_its_row(value):
+    door = door_of(simple(Categorical("y"), unit="x"))
+    for values in ([value, 7], [value, None]):
+        rows = [{"y": 1, "late": 0, "x": each} for each in values]
+        bad = [[0]] if values[1] == 7 else [[0], [1]]
+        frames = [rows, pd.DataFrame(rows), pd.DataFrame(rows, dtype=object)]
+        for data in frames:
+            found = door.observations(data, errors="skip")
+            assert list(found.problems.values()) == bad
 
 
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array([True]),
-        pa.array([1], pa.time64("ns")),
-        pa.array([1], pa.duration("ns")),
-        pa.array([b"SECRET123"]),
-        pa.array([["SECRET123"]]),
+        pa.array([True, None]),
+        pa.array([1, None], pa.time64("ns")),
+        pa.array([1, None], pa.duration("ns")),
+        pa.array([b"SECRET123", None]),
+        pa.array([["SECRET123"], None]),
     ],
     ids=lambda column: str(column.type),
 )
 def test_a_column_that_holds_no_times_is_refused_by_name(column):
     door = door_of(simple(time="t"))
-    table = pa.table({"x": ["a"], "late": [0], "t": column})
+    table = pa.table({"x": ["a"] * 2, "late": [0] * 2, "t": column})
     error = refused(lambda: door.observations(table))
     assert "column 't' has type" in str(error)
     assert "where times are needed; cast it" in str(error)
     assert "SECRET" not in everything_said(error)
+    with pytest.raises(ObservationError, match="where times are needed; cast it"):
+        door.refuse_types(table.slice(0, 0))
+
+
+def test_a_missing_value_is_missing_in_a_column_of_any_type():
+    door = door_of(simple(Categorical("x"), Continuous("z", edges=[0])))
+    table = pa.table({"x": pa.array([None, ["a"]]), "z": pa.array([None, b"a"]), "late": [0, 1]})
+    found = door.observations(table, errors="skip")
+    assert (len(found), list(found.problems.values())) == (1, [[1], [1]])
+    alone = door.observations(table.slice(0, 1))
+    assert found.matrix(0, 1).tolist() == alone.matrix(0, 1).tolist()
+
+
+def test_nan_that_numpy_wrote_as_text_is_missing():
+    array = np.array([["a"], [np.nan], ["7"]])
+    assert array.dtype.kind == "U"
+    column = pandas_column(array[:, 0])
+    assert column.to_pylist() == ["a", None, "7"]
 
 
 def damaged():
@@ -502,7 +630,8 @@ ARROW_BAD = [
     ("p", pa.array([1.0, None, 0.5]), "propensity", [1]),
     ("p", pa.array([Decimal("1.00"), Decimal("-0.10"), None]), "propensity", [1, 2]),
     ("time", pa.array(["2020-01-01", "SECRET123", "2020-01-01T12:00Z"]), "is not a time", [1]),
-    ("time", pa.array(["2020-01-01", "SECRET123", "2020"], pa.string_view()), "time", [1, 2]),
+    ("time", pa.array(["2020-01-01", "SECRET123", "noon"], pa.string_view()), "time", [1, 2]),
+    ("distance", pa.array(["1.5", "SECRET123", "7"], pa.string_view()), "not a number", [1]),
     ("time", pa.array([0, 987654321 * 10**9, 1]), "too far", [1]),
     ("time", pa.array([0.0, float("nan"), 1.0]), FINITE, [1]),
     ("time", pa.array([0, None, 1]), "has no time", [1]),

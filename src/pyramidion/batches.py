@@ -2,8 +2,11 @@
 
 Arrow tables and everything that speaks Arrow's PyCapsule interface (polars and
 others) come in without a copy. pandas' NaN means missing, as pandas means it;
-elsewhere a NaN is a NaN, and bad. Dicts, and pandas columns of mixed objects,
-give plain lists, which are checked value by value.
+elsewhere a NaN is a NaN, and bad. Dicts, and columns of Python objects, give plain
+lists, which are checked value by value: no value decides how another one is read.
+
+Where a column of values of several types must be an Arrow column (files, records of
+hot rows), each value is stored with its kind and payload (`MIXED`).
 
 An error raised by Arrow or pandas may quote a value. None is passed on, not
 even as the context of ours.
@@ -11,12 +14,10 @@ even as the context of ours.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,17 @@ from numpy.typing import NDArray
 
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import is_text, is_view, run_of_each_row
-from pyramidion.hashing_values import unhashable
+from pyramidion.hashing_kernels import FRACTION
+from pyramidion.hashing_values import canonical, restored, unhashable
 
 ABSENT = object()
 """Stands in a list where a row had no such column."""
+
+NO_VALUE = object()
+"""Stands in a list where a value was that no column can hold, such as a list."""
+
+MIXED = pa.struct([("kind", pa.uint8()), ("payload", pa.binary())])
+"""An Arrow column of values of several types: each as its kind and payload."""
 
 Raw: TypeAlias = "pa.Array | pa.ChunkedArray | list[object]"
 
@@ -39,11 +47,11 @@ ACCEPTED = (
 
 _SMALL = 512  # rows of a chunk below which copying chunks together costs less than visiting each
 
-# Objects that Arrow reads as we do. Others, such as pandas' own times, would lose digits.
-_OBJECTS = (
-    *(str, bytes, int, float, bool, Decimal, UUID),
-    *(dt.date, dt.datetime, dt.time, dt.timedelta),
-)
+_NOTHING = {type(None)}
+_PLAIN = {str, int, float, bool, bytes}
+
+# Kinds in a MIXED column beside those of hashed values, which do not tell True from 1.
+_DECIMAL, _SHORT, _FLAG, _WHOLE, _UNREADABLE, _ABSENT = range(250, 256)
 
 
 @dataclass(frozen=True)
@@ -168,8 +176,9 @@ def _polars(frame: Any, name: str) -> Raw:
         raise missing_column(name)
     series = frame.get_column(name)
     kind = str(series.dtype).partition("(")[0]
-    # Python objects would come as their addresses.
-    column = None if kind == "Object" else _imported(pa.chunked_array, series)
+    if kind == "Object":  # Arrow would get their addresses
+        return list(series)
+    column = _imported(pa.chunked_array, series)
     if column is None:
         raise ObservationError(f"column {name!r} {unhashable(kind)}")
     return _readable(column)
@@ -189,23 +198,17 @@ def pandas_column(series: Any) -> Raw:
     if series.dtype == object:
         return _objects(series)
     try:
-        return _without_nan(_readable(pa.array(series, from_pandas=True)))
+        column = _without_nan(_readable(pa.array(series, from_pandas=True)))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # Arrow has no such type; look at the values one by one
-    return _objects(series)
+        return _objects(series)  # Arrow has no such type; look at the values one by one
+    if getattr(series.dtype, "kind", "") == "U":  # NumPy writes NaN so where another row is text
+        return pc.if_else(pc.equal(column, "nan"), pa.scalar(None, column.type), column)
+    return column
 
 
-def _objects(series: Any) -> Raw:
-    """Python objects: an Arrow array when all are of one type, otherwise a list."""
-    # Missing ones first: a NaT among NumPy's integers crashes Arrow 26.
-    values = [None if _is_missing(value) else value for value in series]
-    kinds = {type(value) for value in values} - {type(None)}
-    if len(kinds) == 1 and kinds.issubset(_OBJECTS):
-        try:
-            return _readable(pa.array(values))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass  # one value does not fit
-    return values
+def _objects(series: Any) -> list[object]:
+    """Python objects as they are, to be looked at one by one."""
+    return [None if _is_missing(value) else value for value in series]
 
 
 def _without_nan(column: Any) -> Any:
@@ -225,11 +228,120 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(value != value)
 
 
+# --- values of several types -----------------------------------------------------------
+
+
+def in_one_type(raw: list[object]) -> pa.Array | None:
+    """An Arrow array of values that are all of one plain type, or None."""
+    kinds = set(map(type, raw)) - _NOTHING
+    if len(kinds) != 1 or not kinds <= _PLAIN:
+        return None
+    try:
+        return pa.array(raw)
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        return None  # one value does not fit
+
+
+def arrow_of(raw: list[object]) -> pa.Array:
+    """An Arrow column that `columns_of` reads back as these values."""
+    made = in_one_type(raw)
+    return made if made is not None else pa.array(list(map(_kept, raw)), MIXED)
+
+
+def _kept(value: object) -> tuple[int, bytes]:
+    if value is ABSENT:
+        return _ABSENT, b""
+    if isinstance(value, bool):
+        return _FLAG, bytes([value])
+    if isinstance(value, float):
+        return FRACTION, np.float64(value).tobytes()
+    if isinstance(value, np.float16 | np.float32):
+        return _SHORT, value.dtype.char.encode() + value.tobytes()
+    if isinstance(value, Decimal):
+        return _DECIMAL, str(value).encode()
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        return _WHOLE, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    try:
+        return canonical(value)
+    except (TypeError, ValueError, ArithmeticError):
+        return _UNREADABLE, b""
+
+
+def _values(column: Any) -> list[object]:
+    """The values of a MIXED column."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return [
+        _value(kind, payload)
+        for chunk in chunks
+        for kind, payload in zip(*(part.to_pylist() for part in chunk.flatten()), strict=True)
+    ]
+
+
+def _value(kind: int | None, payload: bytes | None) -> object:
+    if kind is None or payload is None:
+        return None  # such as of a row that was blanked
+    if kind == _UNREADABLE:
+        return NO_VALUE
+    if kind == _ABSENT:
+        return ABSENT
+    if kind == _FLAG:
+        return payload != b"\0"
+    if kind == _WHOLE:
+        return int.from_bytes(payload, "little", signed=True)
+    try:
+        if kind == _SHORT:
+            return np.frombuffer(payload, payload[:1].decode(), offset=1)[0]
+        return Decimal(payload.decode()) if kind == _DECIMAL else restored(kind, payload)
+    except (TypeError, ValueError, ArithmeticError, IndexError):
+        return NO_VALUE
+
+
+def joined(tables: list[pa.Table]) -> pa.Table:
+    """One table of all; a column whose type differs is of mixed values, each as it was."""
+    names = tables[0].column_names
+    if any(not table.schema.equals(tables[0].schema) for table in tables):
+        columns = [_in_line([table.column(name) for table in tables]) for name in names]
+        return pa.table(columns, names=names)
+    return pa.concat_tables(tables)
+
+
+def _in_line(columns: list[Any]) -> Any:
+    """Columns one behind the other, in a type that changes no value of any."""
+    columns = list(map(plain, columns))
+    kinds = {column.type for column in columns} - {pa.null()}
+    if all(map(is_text, kinds)):
+        kinds = {pa.large_string()}
+    elif all(map(pa.types.is_integer, kinds)) and pa.uint64() not in kinds:
+        kinds = {pa.int64()}
+    if len(kinds) == 1:
+        (kind,) = kinds
+        chunks = [column.cast(kind) for column in columns]
+        return pa.chunked_array([chunk for column in chunks for chunk in column.chunks], kind)
+    return arrow_of([value for column in columns for value in _objects_of(column)])
+
+
+def _objects_of(column: Any) -> list[object]:
+    """The values of an Arrow column as Python objects that tell their type."""
+    if column.type == MIXED:
+        return _values(column)
+    if column.type in (pa.float16(), pa.float32()):
+        given = np.asarray(column.is_valid())
+        seen = column.to_numpy(zero_copy_only=False)
+        short = seen.astype(column.type.to_pandas_dtype())
+        return [value if is_given else None for value, is_given in zip(short, given, strict=True)]
+    try:
+        return list(column.to_pylist())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return [NO_VALUE] * len(column)  # such as a time that Python does not have
+
+
 # --- columns ------------------------------------------------------------------------
 
 
 def _readable(column: Any) -> Any:
     """A column in a form that costs no more to read than its rows are many."""
+    if column.type == MIXED:
+        return _values(column)
     if getattr(column.type, "extension_name", None) in ("arrow.uuid", "arrow.json"):
         column = _each_chunk(column, column.type.storage_type, lambda array: array.storage)
     if isinstance(column, pa.ChunkedArray) and len(column) < _SMALL * (column.num_chunks - 1):

@@ -173,19 +173,12 @@ def _judged(run: Sequence[Waiting], door: Door, latest: int) -> list[Bundle | Re
     refusals: list[Bundle | Refusal] = []
     ends = np.cumsum([0, *(each.rows for each in run)]).tolist()
     for each, (start, stop) in zip(run, pairwise(ends), strict=True):
-        theirs = bad[start:stop]
-        refused = int(theirs.sum())
+        refused = int(bad[start:stop].sum())
         members.append(Member(each.place, each.key, each.rows - refused, refused))
-        if not refused:
+        if refused and each.errors == "refuse":
+            refusals.append(_alone(each, door, latest))
+        else:
             kept.append(members[-1])
-            continue
-        alone = _alone(each, door, latest)
-        if isinstance(alone, Refusal):
-            refusals.append(alone)
-        elif (_bad_rows(alone.found, each.rows) == theirs).all():
-            kept.append(members[-1])
-        else:  # a column that is of one type by itself is judged by its type
-            return _in_halves(run, door, latest)
     return [Bundle(members, found, batch).only(kept), *refusals]
 
 

@@ -3,8 +3,8 @@
 Choosing a domain, bins or classes by looking at observations would put those
 observations into the schema, which is public and never erased. So a draft
 leaves such choices to a person, at lines marked CHANGE. CSV and NDJSON files
-carry no types; Arrow reads their first block to tell numbers from text, and
-only that outcome is used.
+carry no types. Those of a draft are guessed from the first block, and a person has
+to confirm them: what a schema declares must not follow from rows.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ HEADER = """\
 """
 
 
+GUESSED = """\
+# CHANGE: check the type of every column: the file has none, they were guessed from its first rows.
+"""
+
+
 def draft(path: str | Path) -> str:
     """Return the text of a schema file for a data file; it parses as it stands."""
     from pyramidion.files import DataFile
@@ -46,6 +51,8 @@ def draft(path: str | Path) -> str:
 
 def draft_of(file: DataFile, called: str) -> str:
     """The same for a file that is open, or that never was one."""
+    from pyramidion.sources import BINARY
+
     kinds = _by_name(file, [(field.name, _kind(field.type)) for field in file.fields()])
     time, label = _time(kinds), _label(kinds)
     features = [name for name in kinds if name not in (time, label)]
@@ -55,7 +62,7 @@ def draft_of(file: DataFile, called: str) -> str:
             f"{file.name} has no column left for a feature; give a file with more columns"
         )
     parts = [
-        HEADER.format(file=inline(called)),
+        HEADER.format(file=inline(called)) + ("" if file.format in BINARY else GUESSED),
         "\n".join((_time_line(time, kinds), *_unit_lines(counted), *_group_lines(counted))),
         _label_table(label, kinds),
         *(_FEATURES[kinds[name]](name) for name in counted),

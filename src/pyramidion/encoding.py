@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,12 +24,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion import encoding_kernels as kernels
-from pyramidion.batches import ABSENT, as_dict
+from pyramidion.batches import ABSENT, NO_VALUE, as_dict
 from pyramidion.bundle_kernels import Bundle
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
-from pyramidion.hashing_values import NOT_FINITE, UnfitError, canonical
+from pyramidion.hashing_values import NOT_FINITE, UnfitError, category
 from pyramidion.schema import Categorical, Continuous, Feature, Schema
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
@@ -37,6 +38,17 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 NO_COLUMN = "is missing from the row; give null where a value is unknown"
 NOT_A_NUMBER = "is not a number"
 UNREADABLE = "cannot be read; use text, numbers, booleans, bytes or times"
+
+SPELLED = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""How text spells a number: as Arrow and Python read it, less what is no digit."""
+BLANKS = " \t"
+NO_NUMBER = frozenset(
+    (
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"),
+        *("N/A", "NA", "NULL", "NaN", "-NaN", "n/a", "nan", "-nan", "null"),
+    )
+)
+"""Text that stands for a missing number or time, as Arrow and pandas read files."""
 
 NUMBERS = (int, float, Decimal, np.integer, np.floating, np.bool_)
 _double, _long = struct.Struct("<d").pack, struct.Struct("<q").pack
@@ -273,7 +285,7 @@ class Encoder:
                 payloads.append(_long(value))
                 kinds.append(NUMBER)
             else:
-                code, payload = canonical(value)
+                code, payload = category(value)
                 payloads.append(payload)
                 kinds.append(code)
         lengths = [8] * self._reals + [len(payload) for payload in payloads]
@@ -286,7 +298,7 @@ class Encoder:
         problems: dict[str, list[int]] = {}
         for f in self._order:
             name = self.schema.feature_names[f]
-            convert = number if self._numeric[f] else canonical
+            convert = number if self._numeric[f] else category
             payload = attempt(convert, row.get(name, ABSENT))
             if isinstance(payload, str):
                 problems[f"column {name!r} {payload}"] = [0]
@@ -365,6 +377,8 @@ def attempt(convert: Callable[[object], Any], value: object) -> Any:
     """
     if value is ABSENT:
         return NO_COLUMN
+    if value is NO_VALUE:
+        return UNREADABLE
     try:
         return convert(value)
     except UnfitError as problem:
@@ -375,7 +389,23 @@ def attempt(convert: Callable[[object], Any], value: object) -> Any:
 
 def number(value: object) -> tuple[int, bytes]:
     """Kind and payload of a number that is cut into bins."""
-    return (MISSING, b"") if value is None else (kernels.FLOAT, _double(real(value)))
+    found = real_or_missing(value)
+    return (MISSING, b"") if found is None else (kernels.FLOAT, _double(found))
+
+
+def real_or_missing(value: object) -> float | None:
+    """A finite number as a double, or None; raises UnfitError for anything else.
+
+    Text is the number that it spells, and missing where it is empty, NA or the like.
+    """
+    if isinstance(value, str):
+        text = value.strip(BLANKS)
+        if text in NO_NUMBER:
+            return None
+        if SPELLED.fullmatch(text) is None:
+            raise UnfitError(NOT_A_NUMBER)
+        return real(float(text))
+    return None if value is None else real(value)
 
 
 def real(value: object) -> float:

@@ -15,6 +15,8 @@ from numba import njit
 
 from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.hashing_kernels import (
+    EXACT,
+    EXACT32,
     MISSING,
     NUMBER,
     TEXT,
@@ -289,8 +291,8 @@ def encode_arrow(
 ) -> Any:
     """Table keys of the only row of an exported Arrow struct array; -1, or the bad feature.
 
-    ``columns[feature] = (child, layout)``. A float that is not finite is the one
-    thing that a type does not rule out; it is reported by its feature's number.
+    ``columns[feature] = (child, layout)``. A float that is not finite, or in a category too
+    large to be exact, is what a type does not rule out; it is reported by its feature's number.
     """
     keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
     tables = matrix(places, PLANS_TABLES, np.int64)
@@ -323,8 +325,11 @@ def encode_arrow(
         else:
             word = _arrow_word(layout, data, at)
             real = layout >= ARROW_FLOAT32
-            if real and not np.isfinite(np.uint64(word).view(np.float64)):
-                return f
+            if real:
+                size = np.abs(np.uint64(word).view(np.float64))
+                exact = EXACT32 if layout == ARROW_FLOAT32 else EXACT
+                if not size < (np.inf if plan[f, FEATURE_HOW] == BINS else exact):
+                    return f
             if plan[f, FEATURE_HOW] == BINS and not real:
                 word = np.float64(np.int64(word)).view(np.uint64)
             kind = FLOAT if real else NUMBER

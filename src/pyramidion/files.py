@@ -1,21 +1,20 @@
 """Data files in: CSV, TSV, NDJSON, Parquet, Arrow, and standard input, batch by batch.
 
 A file is read in blocks, so memory holds a block and not the file. Parquet and
-Arrow say what type each column has. Text formats do not, and a type guessed
-block by block would give one value two meanings:
+Arrow say what type each column has. Text formats do not, and a type guessed from
+some rows would decide how others are read. So each row is read by itself:
 
-- In CSV and TSV every field is text, and the schema says what to read it as
-  (`types_for`). A feature that is open is text: 17 hashes as the text "17", so
-  featurize rows from the same kind of source, or cast them to text. An empty
-  field is null; among numbers, times and booleans so are NA, NaN and the like.
+- In CSV and TSV every field is text; an empty one is null. What a schema declares
+  as numbers or booleans is read as such, value by value (`types_for`). A feature that
+  is open is text: 17 hashes as the text "17", so featurize rows from the same kind of
+  source, or cast them to text.
 - In NDJSON a value says what it is, as it does over HTTP: 17 is a number and
-  "17" is text. The first block decides for the file.
-- The event time is either seconds since the epoch or ISO 8601 text, as the
-  first block shows; a time that then cannot be read is null, which the store
-  refuses row by row.
+  "17" is text. A key that a row does not have is missing from that row.
+- What is then not a number or a time where one is due is refused by the store,
+  row by row (`pyramidion.judge`).
 
-A value that does not fit its column ends the reading with an error. Arrow's own
-message may quote that value, so it is never passed on, not even as a context.
+A file that is damaged or cut short ends the reading with an error. Arrow's own
+message may quote a value, so it is never passed on, not even as a context.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from pyramidion.checks import LARGEST, Value, checked_whole
 from pyramidion.errors import ObservationError, PyramidionError
 from pyramidion.files_text import (
     BLOCK,
-    TIME,
     Tables,
     Types,
     csv_fields,
@@ -39,40 +37,27 @@ from pyramidion.files_text import (
     ndjson_fields,
     ndjson_tables,
 )
-from pyramidion.schema import Continuous, Schema
+from pyramidion.schema import Categorical, Schema
 from pyramidion.sources import BINARY, UNREADABLE, Rejoined, Source, read_all
 
 ROWS = 65_536
 
 
 def types_for(schema: Schema) -> dict[str, pa.DataType]:
-    """How a text format's columns are to be read, from what the schema declares.
+    """The types of declared values that are not text, for formats that have no types.
 
-    Declared values decide: whole numbers, numbers, booleans or text; a mixture
-    with text is text, and its numbers then match nothing. Open features and the
-    unit are text.
+    Whole numbers, numbers, booleans or bytes; a mixture with text is text, and its numbers
+    then match nothing.
 
-    >>> from pyramidion import Categorical, Label
+    >>> from pyramidion import Label
     >>> late = Label("late", classes=[0, 1])
-    >>> types = types_for(Schema(time="at", features=[Categorical("origin")], label=late))
-    >>> {name: str(kind) for name, kind in types.items()}
-    {'origin': 'string', 'late': 'int64', 'at': 'timestamp[us]'}
+    >>> types_for(Schema(time="at", features=[Categorical("origin")], label=late))
+    {'late': DataType(int64)}
     """
-    types = {
-        feature.name: pa.float64() if isinstance(feature, Continuous) else _type(feature.domain)
-        for feature in schema.features
-    }
-    types |= {
-        label.name: _type(label.classes) if label.edges is None else pa.float64()
-        for label in schema.labels
-    }
-    if schema.time is not None:
-        types[schema.time] = TIME
-    if schema.weight is not None:
-        types[schema.weight] = pa.float64()
-    if schema.unit is not None:
-        types.setdefault(schema.unit, pa.string())
-    return types
+    declared = {f.name: f.domain for f in schema.features if isinstance(f, Categorical)}
+    declared |= {label.name: label.classes for label in schema.labels}
+    types = {name: _type(values) for name, values in declared.items()}
+    return {name: kind for name, kind in types.items() if kind != pa.string()}
 
 
 def _type(declared: Iterable[Value] | None) -> pa.DataType:
@@ -134,8 +119,8 @@ class DataFile(Source):
     ) -> Iterator[pa.Table]:
         """Tables of at most ``rows`` rows in the file's order, with these columns alone.
 
-        ``types`` says how to read the columns of a text format; those it leaves
-        out are what the first block shows, for the whole file.
+        ``types`` are those of CSV columns whose declared values are not text. A column of
+        values of several types is `pyramidion.batches.MIXED`.
         """
         checked_whole("rows of a batch", rows, 1, 1 << 31)
         read = _READERS[self.format](self, columns, dict(types or {}))

@@ -1,32 +1,36 @@
-"""Text formats, CSV, TSV and NDJSON, as tables of one type per column."""
+"""Text formats, CSV, TSV and NDJSON: every row is read by itself.
+
+A CSV column is text and an NDJSON value has the type that its own line gives it: no row
+decides how another one is read. Streams that were made when values were told apart by
+their types (see `pyramidion.files.types_for`) have declared numbers and booleans read from
+CSV as such, value by value.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, BinaryIO
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
-from pyarrow import json as arrow_json
 
-from pyramidion.checks import LARGEST
-from pyramidion.errors import ObservationError
+from pyramidion.batches import ABSENT, arrow_of
+from pyramidion.encoding import BLANKS, NO_NUMBER
 from pyramidion.sources import Rejoined, Source, read_all
 
-BLOCK = 1 << 20  # bytes that are read at once; the first block tells the types
-
-TIME = pa.timestamp("us")
-"""Declares an event time: a text format may hold it as seconds or as ISO 8601."""
+BLOCK = 1 << 20  # bytes that are read at once
 
 Tables = Generator[pa.Table, None, None]
 Types = Mapping[str, pa.DataType]
 
 _LONGEST = 64 << 20  # bytes of one line of NDJSON
+_decode = msgspec.json.Decoder().decode
 
 
 # --- CSV and TSV ----------------------------------------------------------------------
@@ -39,7 +43,7 @@ def _csv_options(file: Source) -> tuple[Any, Any]:
 
 
 def csv_fields(file: Source) -> pa.Schema:
-    """Names and types as the first block shows them."""
+    """Names and types as the first block shows them, for a draft."""
     with file.stream() as stream:
         return _csv_first(read_all(stream, BLOCK + 1), _csv_options(file))
 
@@ -61,21 +65,14 @@ def csv_tables(file: Source, columns: Sequence[str] | None, types: Types) -> Tab
         head = read_all(stream, BLOCK + 1)
         if head and b"\n" not in head:
             head += b"\n"  # a header alone; Arrow asks for the end of the line
-        shown = _csv_first(head, options)
-        chosen = file.chosen(shown.names, columns)
-        kinds = {name: _csv_type(types.get(name), shown.field(name).type) for name in chosen}
-        convert = csv.ConvertOptions(column_types=kinds, include_columns=chosen)
+        names = _csv_first(head, options).names
+        chosen = file.chosen(names, columns)
+        text = dict.fromkeys(chosen, pa.string())
+        convert = csv.ConvertOptions(column_types=text, include_columns=chosen)
         source = io.BufferedReader(Rejoined(head, stream), BLOCK)
-        times = {name: _Times(name) for name in chosen if types.get(name) == TIME}
         with closing(_csv_read(source, (*options, convert))) as tables:
-            for table in _columns_told(file, tables, shown.names, kinds):
-                yield _with_times(_without_empty(table), times)
-
-
-def _csv_type(declared: pa.DataType | None, shown: pa.DataType) -> pa.DataType:
-    if declared is None:
-        return pa.string() if pa.types.is_null(shown) else shown
-    return pa.string() if declared == TIME else declared
+            for table in _columns_told(file, tables, names):
+                yield _declared(_without_empty(table), types)
 
 
 def _csv_read(source: BinaryIO, options: tuple[Any, ...]) -> Tables:
@@ -84,10 +81,8 @@ def _csv_read(source: BinaryIO, options: tuple[Any, ...]) -> Tables:
             yield pa.Table.from_batches([batch])
 
 
-def _columns_told(
-    file: Source, tables: Iterator[pa.Table], names: list[str], kinds: Types
-) -> Iterator[pa.Table]:
-    """Pass tables on; when a value does not fit, say in which column."""
+def _columns_told(file: Source, tables: Iterator[pa.Table], names: list[str]) -> Iterator[pa.Table]:
+    """Pass tables on; when a value is not even text, say in which column."""
     done = 0
     while True:
         table = misfit = None
@@ -99,7 +94,7 @@ def _columns_told(
                 raise
             misfit = names[int(found[1])]
         if misfit is not None:
-            raise file.misfit(misfit, kinds[misfit], done)
+            raise file.not_text(misfit, done)
         if table is None:
             return
         done += table.num_rows
@@ -109,83 +104,40 @@ def _columns_told(
 def _without_empty(table: pa.Table) -> pa.Table:
     """Empty text as null; Arrow would make NA null as well, which may be a country."""
     for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-            empty = pc.equal(pc.binary_length(table.column(place)), 0)
-            filled = pc.if_else(empty, pa.scalar(None, field.type), table.column(place))
-            table = table.set_column(place, field.name, filled)
+        empty = pc.equal(pc.binary_length(table.column(place)), 0)
+        filled = pc.if_else(empty, pa.scalar(None, field.type), table.column(place))
+        table = table.set_column(place, field.name, filled)
     return table
 
 
-# --- times in text --------------------------------------------------------------------
-
-
-def _with_times(table: pa.Table, times: Mapping[str, _Times]) -> pa.Table:
-    for name, convert in times.items():
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, convert(table.column(place)))
+def _declared(table: pa.Table, types: Types) -> pa.Table:
+    """Text as values of the types that a schema declares, where these are not text."""
+    for name, kind in types.items():
+        if name in table.column_names:
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, _as_declared(table.column(place), kind))
     return table
 
 
-_MISSING = pa.array(csv.ConvertOptions().null_values)
-
-
-class _Times:
-    """Reads one column of times: seconds, ISO 8601, or text that the store will refuse.
-
-    What the first rows are, all are. ISO 8601 is read by Arrow where it can, a
-    hundred times faster, and otherwise as the store reads it.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._read: Callable[[Any], Any] | None = None
-
-    def __call__(self, column: Any) -> Any:
-        missing = pc.is_in(column, _MISSING)
-        column = pc.if_else(missing, pa.scalar(None, pa.string()), column)
-        if self._read is None:
-            self._read = self._first(column)
-        return self._read(column)
-
-    def _first(self, column: Any) -> Callable[[Any], Any]:
-        """How to read the column: as seconds or ISO 8601, whichever more of its rows are."""
-        present = len(column) - column.null_count
-        found: Callable[[Any], Any] = self._instants if not present else lambda column: column
-        most = 0
-        for read in (self._seconds, self._instants):
-            made = read(column)
-            readable = len(made) - made.null_count
-            if readable > most:
-                found, most = read, readable
-            if most == present:
-                break
-        return found
-
-    def _seconds(self, column: Any) -> Any:
-        try:
-            return column.cast(pa.float64())
-        except pa.ArrowInvalid:
-            pass  # one is no number
-        return pa.chunked_array([[_number(text) for text in column.to_pylist()]], pa.float64())
-
-    def _instants(self, column: Any) -> Any:
-        for kind in (TIME, pa.timestamp("us", "UTC")):
-            try:
-                return column.cast(kind).cast(TIME)
-            except pa.ArrowInvalid:
-                pass  # not all are of this kind
-        from pyramidion.judge import Judge, times_of
-
-        judge = Judge(len(column))
-        micros = times_of(self._name, pc.utf8_trim_whitespace(column), judge)
-        return pa.chunked_array([pa.array(micros, TIME, mask=judge.bad)])
-
-
-def _number(text: str | None) -> float | None:
+def _as_declared(column: Any, kind: pa.DataType) -> Any:
+    """Each text as the value of a type that it spells, and else as it is."""
     try:
-        return None if text is None or "_" in text else float(text)
-    except ValueError:
+        cast = column.cast(kind)
+        if not (pa.types.is_floating(kind) and pc.any(pc.is_nan(cast)).as_py()):
+            return cast
+    except pa.ArrowException:
+        pass  # one does not fit
+    known = {text: _one_declared(text, kind) for text in column.unique().to_pylist()}
+    return arrow_of([known[text] for text in column.to_pylist()])
+
+
+def _one_declared(text: str | None, kind: pa.DataType) -> object:
+    if text is None or text.strip(BLANKS) in NO_NUMBER:
         return None
+    try:
+        return pa.scalar(text.strip(BLANKS)).cast(kind).as_py()
+    except pa.ArrowException:
+        return text
 
 
 # --- NDJSON ---------------------------------------------------------------------------
@@ -206,101 +158,67 @@ def _json_blocks(stream: BinaryIO) -> Iterator[bytes]:
         yield rest
 
 
+def _json_rows(block: bytes) -> list[dict[str, Any]]:
+    rows = [_json_row(line) for line in block.split(b"\n") if line.strip()]
+    if not all(type(row) is dict for row in rows):
+        raise ValueError
+    return rows
+
+
+def _json_row(line: bytes) -> Any:
+    """The value of a line; numbers that JSON has no words for are left to Python's parser."""
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(line)  # NaN, and numbers beyond doubles: their row is refused
+
+
 def ndjson_fields(file: Source) -> pa.Schema:
-    """Names and types as the first block shows them."""
+    """Names and types as the first block shows them, for a draft."""
     with file.stream() as stream:
-        block = next(_json_blocks(stream), b"")
-    options = arrow_json.ReadOptions(block_size=len(block) + 1)
-    return arrow_json.read_json(io.BytesIO(block), options).schema
+        block = next(_without_mark(_json_blocks(stream)), None)
+    if block is None:
+        raise ValueError
+    rows = _json_rows(block)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.schema([(n, _shown([row[n] for row in rows if n in row])) for n in names])
 
 
-def ndjson_tables(file: Source, columns: Sequence[str] | None, types: Types) -> Tables:
-    """An NDJSON file block by block."""
-    with file.stream() as stream:
-        done, kinds, times = 0, dict[str, pa.DataType](), dict[str, _Times]()
-        for block in _json_blocks(stream):
-            if not block.strip():
-                continue
-            if not kinds:
-                shown = _shown(block)
-                for name in file.chosen(list(shown), columns):
-                    kinds[name] = _json_type(file, name, types.get(name), shown[name])
-                    if kinds[name] == pa.string() and types.get(name) == TIME:
-                        times[name] = _Times(name)
-            table = _json_table(block, kinds)
-            if table is None:
-                raise _json_misfit(file, block, kinds, done)
-            done += table.num_rows
-            yield _with_times(table, times)
-
-
-def _shown(block: bytes) -> dict[str, set[type]]:
-    """The types of each key's values."""
-    shown: dict[str, set[type]] = {}
-    for line in block.decode("utf-8-sig", errors="replace").split("\n"):
-        if not line.strip():
-            continue
-        row = json.loads(line)
-        if not isinstance(row, dict):
-            raise ValueError
-        for name, value in row.items():
-            kinds = shown.setdefault(name, set())
-            if value is not None:
-                kinds.add(_Large if type(value) is int and value > LARGEST // 2 else type(value))
-    return shown
-
-
-class _Large(int):
-    """Stands for whole numbers that need all 64 bits."""
-
-
-def _json_type(
-    file: Source, name: str, declared: pa.DataType | None, kinds: set[type]
-) -> pa.DataType:
-    """What JSON's own types say; numbers are as wide as the schema wants them."""
-    if not kinds:
-        return pa.string() if declared is None or declared == TIME else declared
+def _shown(values: list[Any]) -> pa.DataType:
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds or kinds & {list, dict}:
+        return pa.list_(pa.null()) if kinds else pa.string()
     if kinds == {str}:
-        return pa.binary() if declared == pa.binary() else pa.string()
-    if kinds == {bool}:
-        return pa.bool_()
-    if kinds <= {int, float, _Large}:
-        if float in kinds or declared in (pa.float64(), TIME):
-            return pa.float64()
-        return pa.uint64() if _Large in kinds else pa.int64()
-    raise file.misfit(name, "one of text, numbers, or true and false")
+        try:
+            return pa.array(values, pa.string()).cast(pa.timestamp("us")).type
+        except pa.ArrowException:
+            return pa.string()
+    return next((kind for kind, fitting in _FITTING if kinds <= fitting), pa.string())
 
 
-def _json_table(block: bytes, kinds: Types) -> pa.Table | None:
-    try:
-        return arrow_json.read_json(
-            io.BytesIO(block),
-            arrow_json.ReadOptions(block_size=len(block) + 1),
-            arrow_json.ParseOptions(
-                explicit_schema=pa.schema(kinds.items()), unexpected_field_behavior="ignore"
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-
-
-def _json_misfit(file: Source, block: bytes, kinds: Types, done: int) -> ObservationError:
-    """Which column of a block has changed its type, if that is what is wrong with it."""
-    try:
-        shown = _shown(block)
-    except ValueError:
-        return file.unreadable(done)
-    for name, kind in kinds.items():
-        fitting = {value for value, fits in _FITTING if str(kind) in fits}
-        if not shown.get(name, set()) <= fitting:
-            return file.misfit(name, kind, done)
-    return file.unreadable(done)
-
-
-_FITTING: tuple[tuple[type, tuple[str, ...]], ...] = (
-    (bool, ("bool",)),
-    (int, ("int64", "uint64", "double")),
-    (_Large, ("uint64", "double")),
-    (float, ("double",)),
-    (str, ("string", "binary")),
+_FITTING: tuple[tuple[pa.DataType, set[type]], ...] = (
+    (pa.bool_(), {bool}),
+    (pa.int64(), {int}),
+    (pa.float64(), {int, float}),
 )
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Blocks without the mark that some editors put before UTF-8."""
+    for number, block in enumerate(blocks):
+        yield block.removeprefix(b"\xef\xbb\xbf") if number == 0 else block
+
+
+def ndjson_tables(file: Source, columns: Sequence[str] | None, _: Types) -> Tables:
+    """An NDJSON file block by block; without ``columns``, those of each block."""
+    with file.stream() as stream:
+        for block in _without_mark(_json_blocks(stream)):
+            rows = _json_rows(block)
+            if not rows:
+                continue
+            names = columns if columns is not None else {name: 0 for row in rows for name in row}
+            yield pa.table({name: _json_column(rows, name) for name in dict.fromkeys(names)})
+
+
+def _json_column(rows: list[dict[str, Any]], name: str) -> pa.Array:
+    return arrow_of([row.get(name, ABSENT) for row in rows])

@@ -29,6 +29,9 @@ KINDS = 10
 _TWO63 = 9223372036854775808.0
 _TWO64 = 18446744073709551616.0
 
+# The sizes from which on floats stand for their neighbours: of 64 bits, and of 32.
+EXACT, EXACT32 = 9007199254740992.0, 16777216.0
+
 # Odd integers from 2**53 on are no floats; 5**27 is the largest power of five in 64 bits.
 _TWO53 = 9007199254740992
 _FIVES = 27

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -18,6 +19,10 @@ from pyramidion import hashing_kernels as kernels
 NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
 NOT_A_TIME = "is NaT, which is no time; send null for a missing one"
 NOT_UNICODE = "is text that is not valid Unicode; mend it, or send bytes"
+NOT_EXACT = (
+    "is a floating-point number of 2^53 or more, and may stand for several whole numbers; send "
+    "whole numbers as integers or as text, in pandas as Int64"
+)
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 DAY = 86_400 * NANOSECONDS["s"]
@@ -26,6 +31,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _MASK = (1 << 64) - 1
 _NAT, _AS_NAT = -(1 << 63), 1 << 54  # NumPy's word for no time; seconds that have it modulo 2**64
+EXACT = 2.0**53
+"""The size from which on a double may stand for several whole numbers."""
 _MOST_DIGITS = 76  # as many as Arrow's decimals can have
 
 
@@ -36,6 +43,24 @@ class UnfitError(TypeError):
 def unhashable(kind: object) -> str:
     """The reason given for a type that has no key."""
     return f"has type {kind}, which cannot be counted; use text, numbers, booleans, bytes or times"
+
+
+def category(value: object) -> tuple[int, bytes]:
+    """Kind and payload of a value of a category: as `canonical`, but for inexact numbers.
+
+    >>> category(7.0) == category(7)
+    True
+    """
+    if isinstance(value, float | np.floating) and not abs(float(value)) < exact_below(value):
+        raise UnfitError(NOT_EXACT if math.isfinite(value) else NOT_FINITE)
+    return canonical(value)
+
+
+def exact_below(value: float | np.floating[Any]) -> float:
+    """The size from which on whole numbers of a floating-point type stand for their neighbours."""
+    if isinstance(value, np.float32 | np.float16):
+        return float(1 << (np.finfo(type(value)).nmant + 1))
+    return EXACT
 
 
 def canonical(value: object) -> tuple[int, bytes]:

@@ -2,9 +2,10 @@
 
 The kernel reads what is usual and gives up, by a negative position or False, on
 everything else: nested values, lone surrogates, NaN, integers of more than 19 digits,
-text where a number is due, what is no JSON at all. Giving up is never wrong, since
-`pyramidion.json_rows` then asks Python's own parser; what the kernel does read, it
-reads as that parser would. Of names that come twice the last one counts, as there.
+floats of 2^53 and more in categories, text where a number is due, what is no JSON at
+all. Giving up is never wrong, since `pyramidion.json_rows` then asks Python's own
+parser; what the kernel does read, it reads as that parser would. Of names that come
+twice the last one counts, as there.
 
 Bytes are read by index, each after a look at the size of the body: nothing behind it
 is ever touched. `pyramidion.decimal_kernels` makes the numbers.
@@ -38,6 +39,7 @@ from pyramidion.encoding_kernels import (
     join_tables,
 )
 from pyramidion.hashing_kernels import (
+    EXACT,
     LARGE,
     MISSING,
     NUMBER,
@@ -368,6 +370,12 @@ def _scalar(
     return _code(plan, f, key, domain_keys, domain_codes)
 
 
+@njit(inline="always", cache=True)
+def _inexact(plan: Any, f: Any, word: Any) -> Any:
+    """Whether a category has a float that may stand for several whole numbers."""
+    return plan[f, FEATURE_HOW] != BINS and not np.abs(np.uint64(word).view(np.float64)) < EXACT
+
+
 @njit(cache=True, nogil=True)
 def text_key(keys: Any, body: Any, at: Any) -> Any:
     """The key of the text at a place, and the place behind its quote or given up."""
@@ -431,6 +439,8 @@ def encode_json(places: Any, sought: Any, row: Any, out: Any) -> Any:
             if at < 0:
                 return False
             if f >= 0:
+                if kind == FLOAT and _inexact(plan, f, value):
+                    return False
                 features[f] = _scalar(keys, plan, f, kind, value, domain_keys, domain_codes, cuts)
         if f >= 0:
             left -= not seen[f]

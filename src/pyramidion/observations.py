@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import Batch, Raw, columns_of, take
+from pyramidion.batches import Batch, Raw, columns_of, plain_type, take
 from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.hashing import Keys
+from pyramidion.hashing import Keys, is_text
 from pyramidion.judge import (
     Judge,
     Problems,
@@ -179,6 +180,17 @@ class Door:
         batch = Batch(raw, len(found) if good is None else found.refused + len(found))
         return found, batch if good is None else batch.only(good)
 
+    def refuse_types(self, data: Any, *, labelled: bool = True) -> None:
+        """Refuse columns of a type that no row can be counted with, before any row is read."""
+        names = self.schema.columns if labelled else self.schema.feature_names
+        raw, length = self._columns(data, names)
+        judge = Judge(length)
+        self._features(raw, judge)
+        if labelled:
+            self._judged(raw, judge, None)
+        if judge.useless:
+            raise ObservationError(judge.useless[0])
+
     def people(self, column: Raw) -> Keys:
         """Whose each row is, by the column of the unit alone; refuses what names nobody."""
         judge = Judge(len(column))
@@ -193,17 +205,7 @@ class Door:
         raw, length = self._columns(data, self.schema.columns)
         judge = Judge(length)
         columns = self._features(raw, judge)
-        labels = self._labels(raw, judge)
-        weights = self._weights(raw, judge)
-        times = (
-            None
-            if self.schema.time is None
-            else times_of(self.schema.time, raw[self.schema.time], judge)
-        )
-        if times is not None and latest is not None:
-            judge.mark(str(self.schema.time), times > latest, TOO_NEW)
-        unit, hasher = self.schema.unit, self.encoder.hasher
-        units = None if unit is None else people(unit, raw[unit], judge, hasher)
+        labels, weights, times, units = self._judged(raw, judge, latest)
         if errors == "refuse":
             judge.refuse()
         found = Observations(
@@ -218,10 +220,41 @@ class Door:
             self._numbers(raw),
             units,
         )
+        raw = self._read(raw, found)
         if not judge.problems:
             return found, raw, None
         good = np.flatnonzero(~judge.bad)
         return found.take(good), raw, good
+
+    def _judged(
+        self, raw: dict[str, Raw], judge: Judge, latest: int | None
+    ) -> tuple[
+        NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None, NDArray[np.uint64] | None
+    ]:
+        """Labels, weights, times and units."""
+        labels, weights = self._labels(raw, judge), self._weights(raw, judge)
+        time, unit, times, units = self.schema.time, self.schema.unit, None, None
+        if time is not None:
+            times = times_of(time, raw[time], judge)
+            if latest is not None:
+                judge.mark(time, times > latest, TOO_NEW)
+        if unit is not None:
+            units = people(unit, raw[unit], judge, self.encoder.hasher)
+        return labels, weights, times, units
+
+    def _read(self, raw: dict[str, Raw], found: Observations) -> dict[str, Raw]:
+        """The columns as they came, but for text that is a number or a time: that is stored so."""
+        read = dict(raw)
+        for feature in self.schema.features:
+            if isinstance(feature, Continuous) and _holds_text(raw[feature.name]):
+                read[feature.name] = found.columns[feature.name]
+        others = [label.name for label in self.schema.labels if label.edges is not None]
+        for name in (*others, self.schema.weight):
+            if name is not None and _holds_text(raw[name]):
+                read[name] = numbers(name, raw[name], Judge(found.length))
+        if self.schema.time is not None and _holds_text(raw[self.schema.time]):
+            read[self.schema.time] = pa.array(found.times, pa.timestamp("us"))
+        return read
 
     def _columns(self, data: Any, names: Iterable[str]) -> tuple[dict[str, Raw], int]:
         raw, length = columns_of(data, names)
@@ -274,6 +307,12 @@ class Door:
             weights = np.floor(self.settings.weight_unit / np.where(good, propensity, 1.0))
         # Clipped again as integers: as a double, omega may be rounded up.
         return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)
+
+
+def _holds_text(raw: Raw) -> bool:
+    if isinstance(raw, list):
+        return any(isinstance(value, str) for value in raw)
+    return is_text(plain_type(raw.type))
 
 
 def _bins(name: str, cuts: NDArray[np.float64], raw: Raw, judge: Judge) -> NDArray[np.int64]:

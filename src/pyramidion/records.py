@@ -3,7 +3,7 @@
 Arrow's stream format, with each column as it came: replayed, it gives the same
 keys. Dictionaries are decoded first, since they may hold values of other rows. A
 column of mixed Python values, which Arrow has no type for, is kept as kinds and
-payloads (`pyramidion.hashing_values`).
+payloads (`pyramidion.batches.MIXED`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import ABSENT, Batch, Raw, plain, take
-from pyramidion.encoding import attempt
+from pyramidion.batches import Batch, Raw, arrow_of, columns_of, plain, take
 from pyramidion.errors import FormatError
-from pyramidion.hashing_kernels import MISSING
-from pyramidion.hashing_values import canonical, restored
-from pyramidion.judge import in_one_type
 
-_MIXED = pa.struct([("kind", pa.uint8()), ("payload", pa.binary())])
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -31,17 +26,7 @@ def table_of(batch: Batch) -> pa.Table:
 
 
 def _column(raw: Raw) -> pa.Array | pa.ChunkedArray:
-    if not isinstance(raw, list):
-        return plain(raw)
-    made = in_one_type(raw)
-    return made if made is not None else pa.array([_value(value) for value in raw], _MIXED)
-
-
-def _value(value: object) -> tuple[int, bytes]:
-    found = (MISSING, b"") if value is ABSENT else attempt(canonical, value)
-    if isinstance(found, tuple):
-        return found
-    return MISSING, b""  # the judge refuses such rows, or does not look at the column
+    return arrow_of(raw) if isinstance(raw, list) else plain(raw)
 
 
 def to_bytes(table: pa.Table, least: int = 0) -> bytes:
@@ -75,19 +60,7 @@ def from_bytes(data: bytes | bytearray) -> pa.Table:
 
 def batch_of(table: pa.Table) -> Batch:
     """A table as the door takes it, mixed columns as the values they were."""
-    columns: dict[str, Raw] = {}
-    for name in table.column_names:
-        column = table.column(name)
-        if column.type == _MIXED:
-            kinds = column.combine_chunks()
-            kinds = kinds.chunk(0) if isinstance(kinds, pa.ChunkedArray) else kinds
-            pairs = zip(
-                kinds.field("kind").to_pylist(), kinds.field("payload").to_pylist(), strict=True
-            )
-            columns[name] = [restored(kind, payload) for kind, payload in pairs]
-        else:
-            columns[name] = column
-    return Batch(columns, table.num_rows)
+    return Batch(*columns_of(table, table.column_names))
 
 
 def without(table: pa.Table, columns: Collection[str]) -> pa.Table:

@@ -16,7 +16,6 @@ door meets it, refuses or skips it, and says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -24,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import plain, take
+from pyramidion.batches import columns_of, joined, take
 from pyramidion.checks import checked_whole
 from pyramidion.errors import ObservationError
 from pyramidion.files import ROWS, DataFile, types_for
@@ -133,11 +132,11 @@ class Replay:
                     times.append(when[rows])
         if sum(table.num_rows for table in tables) != min(self._most, self.rows - first):
             raise _changed("a file")
-        joined, moments = _together(tables), np.concatenate(times)
+        merged, moments = _together(tables), np.concatenate(times)
         order = np.argsort(moments, kind="stable")[skip:]
         for start in range(0, order.size, self._chunk):
             part = order[start : start + self._chunk]
-            yield _taken(joined, part), moments[part]
+            yield _taken(merged, part), moments[part]
 
 
 class _Cut:
@@ -251,7 +250,7 @@ class _Scanned:
     def _judge(self, table: pa.Table) -> tuple[Times, NDArray[np.bool_]]:
         name = str(self._time)
         judge = Judge(table.num_rows)
-        return times_of(name, table.column(name), judge), judge.bad
+        return times_of(name, columns_of(table, [name])[0][name], judge), judge.bad
 
     def _batches(self, columns: list[str]) -> Iterator[pa.Table]:
         if self._held is not None:
@@ -296,13 +295,10 @@ def _streamed(order: Iterable[_Scanned], skip: int) -> Iterator[Piece]:
 
 
 def _in_chunks(pieces: Iterable[Piece], chunk: int) -> Iterator[Piece]:
-    """Pieces joined and cut to chunks; tables of different types are not joined."""
+    """Pieces joined and cut to chunks, whatever types their columns have."""
     held: list[Piece] = []
     count = 0
     for table, times in pieces:
-        if held and not table.schema.equals(held[0][0].schema):
-            yield _joined(held)
-            held, count = [], 0
         start = 0
         while start < table.num_rows:
             stop = min(start + chunk - count, table.num_rows)
@@ -318,7 +314,7 @@ def _in_chunks(pieces: Iterable[Piece], chunk: int) -> Iterator[Piece]:
 
 
 def _joined(held: list[Piece]) -> Piece:
-    table = pa.concat_tables([table for table, _ in held])
+    table = joined([table for table, _ in held])
     times = [times for _, times in held if times is not None]
     return table, np.concatenate(times) if times else None
 
@@ -329,26 +325,4 @@ def _taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:
-    """One table of all; types that differ are widened where no value changes."""
-    if any(not table.schema.equals(tables[0].schema) for table in tables):
-        tables = [
-            pa.table([plain(column) for column in table.columns], names=table.column_names)
-            for table in tables
-        ]
-    joined = None
-    with suppress(pa.ArrowException, ValueError, TypeError):  # whose message may quote a value
-        joined = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    if joined is None:
-        raise _disagreement(tables)
-    return joined
-
-
-def _disagreement(tables: list[pa.Table]) -> ObservationError:
-    for name in tables[0].column_names:
-        kinds = sorted({str(table.schema.field(name).type) for table in tables})
-        if len(kinds) > 1:
-            return ObservationError(
-                f"the files disagree about the type of column {name!r}: {' or '.join(kinds)}; "
-                f"cast it to one type in all of them"
-            )
-    return ObservationError("rows of these files do not fit together; lower `most`")
+    return joined(tables).combine_chunks()

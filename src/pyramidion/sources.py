@@ -25,7 +25,7 @@ SUFFIXES = {
 _EXPECTED = {
     "csv": "UTF-8 text, a header and then rows of as many fields",
     "tsv": "UTF-8 text, a header and then rows of as many fields",
-    "ndjson": "one JSON object on each line, each key once",
+    "ndjson": "one JSON object on each line",
     "parquet": "a whole Parquet file",
     "arrow": "a whole Arrow IPC file or stream",
 }
@@ -35,14 +35,6 @@ UNREADABLE = (
     MemoryError,  # a damaged length asks for more than there is
 )
 """What reading can raise; the messages may quote the file and are not passed on."""
-
-_WORDS = {
-    "bool": "true and false",
-    "int64": "whole numbers",
-    "uint64": "whole numbers from zero",
-    "double": "numbers",
-    "string": "text",
-}
 
 
 class Source:
@@ -91,12 +83,12 @@ class Source:
             f"damaged or cut short: expected {_EXPECTED[self.format]}"
         )
 
-    def misfit(self, column: str, kind: pa.DataType | str, done: int = 0) -> ObservationError:
-        """The error for a value that is not of its column's type."""
+    def not_text(self, column: str, done: int = 0) -> ObservationError:
+        """The error for bytes that are not text."""
         after = f" after row {done}" if done else ""
         return ObservationError(
-            f"{self.name} has something else than {_WORDS.get(str(kind), kind)} in column "
-            f"{column!r}{after}; mend it there, or change what the schema says of the column"
+            f"{self.name} has something else than UTF-8 text in column {column!r}{after}; write "
+            f"the file as UTF-8"
         )
 
     def chosen(self, names: list[str], columns: Sequence[str] | None) -> list[str]:

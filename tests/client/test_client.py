@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import socket
 import threading
 
@@ -313,10 +314,27 @@ def test_what_arrow_carries_is_what_was_given() -> None:
     frame = pd.DataFrame({"a": [1.5, None], "b": ["x", "y"]}, index=[7, 8])
     assert back(frame) == [{"a": 1.5, "b": "x"}, {"a": None, "b": "y"}]
     assert back(pl.DataFrame({"b": ["x"]})) == [{"b": "x"}]
-    assert back([{"a": b"\x00"}, {"b": 1}]) == [{"a": b"\x00", "b": None}, {"a": None, "b": 1}]
+    times = [{"a": dt.datetime(2020, 1, 1)}, {"a": None}]
+    assert back(times) == times
 
 
-@pytest.mark.parametrize("some", [7, "text", [1, 2], [{"a": b"SECRET"}, {"a": 3}], object()])
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, dict, lambda columns: columns])
+def test_a_row_keeps_the_type_that_it_was_given(make) -> None:
+    values = [700_000_000_000_000_001, 0.5, True, None, "x"]
+    frame = make({"a": pl.Series(values, dtype=pl.Object) if make is pl.DataFrame else values})
+    sent = body_of(frame)
+    assert (sent.kind, json.loads(sent.content)) == (JSON, [{"a": value} for value in values])
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        *(7, "text", [1, 2], object(), [{"a": b"SECRET"}, {"a": 3}]),
+        [{"a": b"SECRET"}, {"b": 1}],  # whose row has no such column
+        pd.DataFrame({"a": [1, "x"], "b": [b"SECRET", b"y"]}),
+        [{"a": dt.datetime(2020, 1, 1)}, {"a": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}],
+    ],
+)
 def test_what_cannot_be_sent_is_refused_without_a_value(some: object) -> None:
     with pytest.raises(ObservationError) as refusal:
         body_of(some)

@@ -279,15 +279,35 @@ def test_classes_are_never_read_off_private_data() -> None:
     CountFeaturizer(epsilon=INF).fit(X, y)
 
 
-def test_a_schema_is_guessed_from_declared_types_and_never_from_values() -> None:
+@pytest.mark.filterwarnings("ignore:column 'flag' holds")
+def test_the_shape_of_a_table_does_not_follow_from_inferred_types() -> None:
     y = np.array([0, 1] * 50)
     flags = [True, False] * 50
-    for column in (flags, [*flags[:-1], "x"]):
-        X = pd.DataFrame({"flag": pd.Series(column, dtype=object)})
-        schema = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y).schema_
-        assert schema.features == (Categorical("flag"),)
+    sizes = set()
+    for column in (flags, [*flags[:-1], None], [*flags[:-1], "x"], [*flags[:-1], 0.5]):
+        frames = [pd.DataFrame({"flag": column}), pl.DataFrame({"flag": column}, strict=False)]
+        for X in (*frames, np.array([column], dtype=object).T):
+            featurizer = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X, y)
+            (feature,) = featurizer.schema_.features
+            assert (feature.dense, feature.domain) == (False, None)
+            sizes.add(featurizer.snapshot_._arena.layout.nbytes)
+    assert len(sizes) == 1
+
+
+def test_a_boolean_column_has_a_small_table_where_it_is_declared() -> None:
+    X, y = pd.DataFrame({"flag": [True, None] * 50}), np.array([0, 1] * 50)
+    given = {"classes": [0, 1], "features": [Categorical("flag", domain=[False, True])]}
+    for epsilon in (1.0, INF):
+        featurizer = CountFeaturizer(epsilon=epsilon, **given).fit(X, y)
+        assert featurizer.schema_.features[0].dense
+    with pytest.warns(UserWarning, match="holds booleans and is counted in a sketch"):
+        CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(X.astype("boolean"), y)
+
+
+def test_without_privacy_a_schema_is_guessed_from_types() -> None:
+    flags, y = [True, False] * 50, np.array([0, 1] * 50)
     for typed in (pd.DataFrame({"flag": flags}), pa.table({"flag": flags}), np.array([flags]).T):
-        schema = CountFeaturizer(epsilon=1.0, classes=[0, 1]).fit(typed, y).schema_
+        schema = CountFeaturizer(epsilon=INF, classes=[0, 1]).fit(typed, y).schema_
         assert schema.features[0].dense
 
 

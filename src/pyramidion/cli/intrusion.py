@@ -145,9 +145,8 @@ def rebuild(arguments: argparse.Namespace) -> None:
 
 def _read(path: str, schema: Schema) -> Any:
     """All rows of a file: a window is counted again whole or not at all."""
-    import pyarrow as pa
-
+    from pyramidion.batches import joined
     from pyramidion.files import DataFile, types_for
 
     tables = list(DataFile(path).batches(schema.columns, types=types_for(schema)))
-    return pa.concat_tables(tables) if tables else []
+    return joined(tables) if tables else []

@@ -105,9 +105,7 @@ def _asked(file: DataFile, schema: Schema) -> Iterator[pa.Table]:
     """The features of a file's rows, batch by batch."""
     from pyramidion.files import types_for
 
-    names = schema.feature_names
-    types = {name: kind for name, kind in types_for(schema).items() if name in names}
-    return file.batches(names, types=types)
+    return file.batches(schema.feature_names, types=types_for(schema))
 
 
 def _write(

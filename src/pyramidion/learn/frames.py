@@ -1,11 +1,13 @@
 """What scikit-learn users hand over, as columns and as a schema.
 
 Nothing here looks at values to decide what is counted, and no row changes how
-another one is read: a schema is guessed from the names of columns and from the
-types that their *container* declares, never from what is in an object column or
-in the first dict of a list; arrays without a type are judged value by value.
-Classes are declared, or follow from a boolean label; reading them off ``y`` would
-reveal which labels occur, and is done only at epsilon = inf.
+another one is read: a schema is guessed from the names of columns alone. A type is no
+declaration, since containers infer it from rows (one None makes objects of a column
+of booleans); so at a finite epsilon a column that is not declared is an open category
+of any value, in a sketch of one size. Arrays without a type are judged value by value.
+Classes are declared, or follow from a boolean label, which no row can be otherwise
+without being refused; reading them off ``y`` would reveal which labels occur, and is
+done only at epsilon = inf.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Frame:
         )
 
     def kind(self, name: str) -> Kind:
-        """The type that the container declares for a column; object columns declare none."""
+        """The type that the container gives a column; object columns have none."""
         if self.from_dicts:
             return "other"
         if isinstance(self.source, pa.Table | pa.RecordBatch):
@@ -159,7 +161,7 @@ def guess_schema(
     weight: str | None,
     private: bool,
 ) -> Schema:
-    """A schema from names and declared types; declared features win, the rest are categories."""
+    """A schema from names; declared features win, the rest are categories."""
     given = {feature.name: feature for feature in declared}
     if frame.from_dicts and private:
         if not given:
@@ -175,14 +177,23 @@ def guess_schema(
             f"{', '.join(map(repr, frame.names))}"
         )
     features = [
-        given.get(name) or _guess(name, frame.kind(name)) for name in frame.names if name != weight
+        given.get(name) or _guess(name, frame.kind(name), private=private)
+        for name in frame.names
+        if name != weight
     ]
     return Schema(features=features, label=label, groups=groups, weight=weight)
 
 
-def _guess(name: str, kind: Kind) -> Feature:
-    if kind == "bool":
+def _guess(name: str, kind: Kind, *, private: bool) -> Feature:
+    if kind == "bool" and not private:
         return Categorical(name, domain=[False, True])
+    if kind == "bool":
+        warnings.warn(
+            f"column {name!r} holds booleans and is counted in a sketch, since a row may hold "
+            f"anything; for a small table with less noise declare "
+            f"features=[Categorical({name!r}, domain=[False, True])]",
+            stacklevel=6,
+        )
     if kind == "float":
         warnings.warn(
             f"column {name!r} holds floats and is counted by exact value; to count it in bins "

@@ -1,6 +1,6 @@
 """CSV from strangers: read as the command line reads a file, within a service's limits.
 
-The first line names the columns; the schema says what each is read as. Columns that it does
+The first line names the columns, and each field is read by itself. Columns that the schema does
 not know are left alone. What cannot be read is told without a value of it.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from pyramidion.batches import joined
 from pyramidion.draft import draft_of
 from pyramidion.errors import FormatError, ObservationError, SchemaError, TooLargeError
 from pyramidion.files import TextFile, types_for
@@ -29,15 +30,13 @@ _FIELD = re.compile(rb'(?:"[^"]*+")*+[^,\r\n]*+(,?)')  # as Arrow reads it; neve
 def rows_in_csv(body: bytes, schema: Schema, columns: Sequence[str], limits: Limits) -> pa.Table:
     """The rows of a body, with these columns of the schema."""
     _refuse_wide(body, limits)
-    known = types_for(schema)
-    types = {name: known[name] for name in columns}
-    tables, rows = [pa.schema(list(types.items())).empty_table()], 0
-    for table in _file(body).batches(columns, types=types):
+    tables, rows = [pa.schema([(name, pa.string()) for name in columns]).empty_table()], 0
+    for table in _file(body).batches(columns, types=types_for(schema)):
         rows += table.num_rows
         if rows > limits.rows:
             raise TooLargeError(f"a request may have {limits.rows} rows here; send several")
         tables.append(table)
-    return pa.concat_tables(tables if len(tables) == 1 else tables[1:])
+    return joined(tables if len(tables) == 1 else tables[1:])
 
 
 def draft_from(body: bytes, limits: Limits) -> str:

@@ -151,7 +151,7 @@ def _recipe(
     """What executors are told, once all that can be refused beforehand was."""
     context = context_of(df)
     refuse_unsafe(context)
-    door.observations(empty(df))
+    door.refuse_types(empty(df))
     parts = 1 + int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     spread = max(1, min(SPREAD * context.defaultParallelism, len(layout.tables), parts - 1))
     secret = layout.secret

@@ -48,7 +48,7 @@ def featurize(
     names, needed = snapshot.names, snapshot._door.schema.feature_names
     df = chosen(df, [*keep, *needed])
     refuse_unsafe(context_of(df), TABLES)
-    snapshot._door.rows(empty(df))
+    snapshot._door.refuse_types(empty(df), labelled=False)
     form = _form(df, keep, names)
     sent = _Sent.of(df, snapshot, clock)
 
@@ -81,7 +81,7 @@ def training_set(
     beside = [*dict.fromkeys([schema.time, *(label.name for label in schema.labels), *keep])]
     df = chosen(df, [*beside, *schema.feature_names])
     refuse_unsafe(context_of(df), TABLES)
-    store.snapshot()._door.rows(empty(df))
+    store.snapshot()._door.refuse_types(empty(df), labelled=False)
     there, name = _slots_of(df, slots, schema.time), schema.time
     pasts, which = _pasts(df, store, slots, there, clock)
     names = list(dict.fromkeys(n for past in pasts for n in past.names))
