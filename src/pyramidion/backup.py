@@ -2,8 +2,9 @@
 
 A backup holds the same encrypted files, the audit log so far, and a consistent copy of the
 catalogue. Its keys
-are wrapped by the store key of the moment, which the next erasure destroys: so a backup can
-never bring back what was erased, and one must be made after each hot step. Making it again
+are wrapped by the store key of the moment, which the next erasure or release destroys: so a
+backup can never bring back what was erased, nor release rows a second time, and one must be made
+after each hot step and each release. Making it again
 in the same place copies only what is new. Files that are sealed and not in the vault yet are
 copied, too: a restored store takes them there, whether the other one did so or not.
 """

@@ -6,10 +6,11 @@ as raw as its rows (P1) and in memory alone. They join that window's tables as t
 
     charge ── draw the noise ── add the counts ── seal ── write ── commit
 
-The charge is durable before the noise is drawn. No state between the noise and the sealed
-tables is ever on a disk, so nothing can be subtracted from them; where this breaks off the
-window never was, and its charge is wasted. One commit makes the window known: sealed, in the
-complete tables, and noted under the key of the history, so that each is counted once.
+The charge is durable before the noise is drawn, and from then on no older copy of the store opens:
+it could release the same rows again. No state between the noise and the sealed tables is ever on
+a disk, so nothing can be subtracted from them; where this breaks off the window never was, and its
+charge is wasted. One commit makes the window known: sealed, in the complete tables, and noted
+under the key of the history, so that each is counted once.
 
 Such a window is one of the past: over, within retention, and the only one of its slot. Its
 rows were never hot, so nothing is read from it, it keeps nothing back for that, and it stands
@@ -188,7 +189,7 @@ class Bulk:
             birth = self._birth(number)
             if store.door is not self.door:  # other bins, or a group that came or went
                 raise StateError(CHANGED)
-            self._charge(number, slot, birth, now)
+            store.charge_release(now, lambda: self._charge(number, slot, birth, now))
             reach("bulk.charged")
             arena = birth.arena()
             arena.join(counts)
@@ -198,14 +199,13 @@ class Bulk:
         return BulkWindow(number, start, stop, arena.rows)
 
     def _charge(self, number: int, slot: int, birth: Birth, now: int) -> None:
+        """Within a transaction."""
         store = self._store
-        with store.catalogue.transaction():
-            store.catalogue.run(
-                "INSERT INTO windows (number, state, slot, start, stop) "
-                "VALUES (?, 'opening', ?, ?, ?)",
-                *(number, slot, self.slots.start(slot), self.slots.stop(slot)),
-            )
-            store.ledger.open(number, birth.shares, birth.reserves, now, {})
+        store.catalogue.run(
+            "INSERT INTO windows (number, state, slot, start, stop) VALUES (?, 'opening', ?, ?, ?)",
+            *(number, slot, self.slots.start(slot), self.slots.stop(slot)),
+        )
+        store.ledger.open(number, birth.shares, birth.reserves, now, {})
 
     def _commit(self, number: int, slot: int, arena: Arena) -> None:
         store = self._store

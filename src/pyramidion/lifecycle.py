@@ -61,6 +61,12 @@ from pyramidion.storage.uncounted import Uncounted
 
 FOREVER = 1 << 62  # microseconds
 
+Call = Callable[[], None]
+
+
+def _nothing() -> None:
+    """Nothing else is done."""
+
 
 class Leaving(NamedTuple):
     """What is about to be erased: hot steps, and windows that no table has any more."""
@@ -91,7 +97,13 @@ class Lifecycle:
         self.catalogue = catalogue
         self.keys = keys
         self.settings = settings
-        self.ledger = Ledger(catalogue, settings, unit=schema.unit, retained=self._retained)
+        self.ledger = Ledger(
+            catalogue,
+            settings,
+            unit=schema.unit,
+            retained=self._retained,
+            release=self.charge_release,
+        )
         self.secret = keys.get(int(catalogue.about("secret")))
         noted = settings.levels is not None  # nodes and windows are compared by their noise
         self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
@@ -233,6 +245,31 @@ class Lifecycle:
         over = "SELECT max(slot) FROM windows WHERE state NOT IN ('opening', 'populating')"
         last = self.catalogue.one(over)
         return -1 if last is None else int(last)
+
+    # --- releases ----------------------------------------------------------------------
+
+    def charge_release(self, now: int, charge: Call, give_back: Call = _nothing) -> None:
+        """Write a charge and end every older copy of the store; then its release may be made.
+
+        A backup or a second copy of the directory has the same rows, and a ledger that does not
+        know what was spent since. If it opened, it could release these rows again, on noise of its
+        own. So the store key is renewed in the transaction that writes the ``charge``, and the
+        older key is destroyed before this returns: before noise is drawn or a row is read.
+
+        Every spend goes this way, and every window that is counted in bulk. Seals renew the key
+        by their erasure. A birth alone need not: what it charges is released by the seal.
+
+        Where an older key cannot be destroyed an older copy may still open, so nothing may be
+        released: the charge is given back, and this raises.
+        """
+        with self.moves:
+            self.settle(now)
+            try:
+                self.keys.renew(charge)
+            except Exception:
+                if self.keys.unfinished:  # it was charged, and nothing was read
+                    give_back()
+                raise
 
     # --- open --------------------------------------------------------------------------
 
@@ -646,7 +683,3 @@ def owner(held: Window | Node) -> dict[str, int]:
 def _cost(birth: Birth) -> Fraction:
     """What the tables of a node cost, as a share of the budget."""
     return sum(birth.shares.values(), Fraction(0))
-
-
-def _nothing() -> None:
-    """No file is made known."""

@@ -46,7 +46,7 @@ class Reading:
         """The newest window that kept back a budget for this and has rows enough that are hot."""
         came = hot.came
         for window in sorted(came.keys() & self._kept(), reverse=True):
-            if came[window] >= FEWEST_ROWS and self._pays(window, purpose):
+            if came[window] >= FEWEST_ROWS and self._store.ledger.can_pay(window, purpose):
                 return window
         return None
 
@@ -54,12 +54,6 @@ class Reading:
         """Windows that are not forgotten yet: rows may be hot longer than their window is kept."""
         kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
         return {row["number"] for row in self._store.catalogue.all(kept)}
-
-    def _pays(self, window: int, purpose: Purpose) -> bool:
-        if not self._store.settings.private:
-            lines = self._store.catalogue.lines(window)
-            return all(line.purpose != purpose or line.kind != "spend" for line in lines)
-        return self._store.ledger.left(window, purpose) > 0
 
     def _read(self, purpose: Purpose, window: int, hot: HotRows, now: int) -> None:
         store = self._store

@@ -87,10 +87,7 @@ class Selecting:
 
     def _kept_back(self, window: int) -> bool:
         """Whether a window can pay, and did not yet."""
-        if not self._store.settings.private:
-            lines = self._store.catalogue.lines(window)
-            return all(line.purpose != PURPOSE or line.kind != "spend" for line in lines)
-        return self._store.ledger.left(window, PURPOSE) > 0
+        return self._store.ledger.can_pay(window, PURPOSE)
 
     def _choose(
         self,

@@ -954,7 +954,7 @@ class Pyramid:
     def backup(self, path: str | Path) -> int:
         """Copy the store; the bytes that were copied. A copy made before is brought up to date.
 
-        The copy opens with the same store key, so it ends with the next erasure.
+        The copy opens with the same store key, so it ends with the next erasure or release.
         """
         self._usable()
         now = self._now()

@@ -26,6 +26,7 @@ STATISTICAL = "tests/auditing/test_statistical.py"
 STRUCTURAL = "tests/auditing/test_structural.py"
 KILLED = "tests/auditing/test_killed.py"
 TREES = "tests/store/test_trees.py"
+RELEASES = "tests/store/test_releases.py"
 SHARED = "tests/contracts/test_table_store.py"
 GREEN, RED = 0, 1  # exit codes of pytest
 
@@ -344,6 +345,80 @@ MUTANTS = (
         ),
         "tests/store/test_selection.py::"
         "test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too",
+    ),
+    Mutant(
+        "release that ends no older copy",
+        (
+            Edit(
+                "lifecycle.py",
+                "                self.keys.renew(charge)\n",
+                "                with self.catalogue.transaction():\n"
+                "                    charge()\n",
+            ),
+        ),
+        f"{RELEASES}::test_a_backup_from_before_does_not_open",
+    ),
+    Mutant(
+        "release while an older store key is still there",
+        (
+            Edit(
+                "storage/data_keys.py",
+                "            self.settle()\n            self.unfinished = False\n",
+                "            self.unfinished = False\n",
+            ),
+        ),
+        f"{RELEASES}::test_older_keys_are_gone_before_anything_is_read",
+    ),
+    Mutant(
+        "release of two copies that renew at once",
+        (
+            Edit(
+                "storage/data_keys.py",
+                "        self.must_be_held()  # or another copy has destroyed ours\n",
+                "",
+            ),
+        ),
+        f"{RELEASES}::test_nothing_is_read_where_another_copy_renewed_its_key_at_the_same_time",
+    ),
+    Mutant(
+        "store key of another copy that is added meanwhile and stays",
+        (
+            Edit(
+                "storage/data_keys.py",
+                "        while others := self._others():\n",
+                "        if others := self._others():\n",
+            ),
+        ),
+        f"{RELEASES}::test_a_key_that_another_copy_adds_meanwhile_is_destroyed",
+    ),
+    Mutant(
+        "noise in bulk before the charge",
+        (
+            Edit(
+                "bulk.py",
+                "            store.charge_release(now, "
+                "lambda: self._charge(number, slot, birth, now))\n"
+                '            reach("bulk.charged")\n'
+                "            arena = birth.arena()\n",
+                "            arena = birth.arena()\n"
+                "            store.charge_release(now, "
+                "lambda: self._charge(number, slot, birth, now))\n"
+                '            reach("bulk.charged")\n',
+            ),
+        ),
+        f"{RELEASES}::test_older_keys_are_gone_before_anything_is_read",
+    ),
+    Mutant(
+        "budget given back after rows were read",
+        (
+            Edit(
+                "selecting.py",
+                "        found = select(",
+                "        store.catalogue.run(\"DELETE FROM ledger WHERE kind = 'spend'\")\n"
+                "        found = select(",
+            ),
+        ),
+        f"{RELEASES}::test_what_fails_after_a_row_was_read_is_not_given_back",
     ),
     Mutant(
         "selection of rows that came after it began",

@@ -318,7 +318,7 @@ def test_withdrawing_tells_programs(filled: Shell) -> None:
 
 def test_a_restored_backup_goes_on_in_place_of_the_store(filled: Shell) -> None:
     copy, old = filled.folder / "copy", filled.path
-    assert f"to {copy}; it ends with the next erasure" in filled("backup", copy).out
+    assert f"to {copy}; it ends with the next erasure or release" in filled("backup", copy).out
     assert filled("backup", copy, "--json").told["bytes"] > 0
     filled.path = filled.folder / "restored"
     assert "3,600 rows summarised, 300 hot rows" in filled("restore", copy).out

@@ -279,7 +279,6 @@ def test_only_a_backup_can_be_restored_and_only_to_a_new_place(stand: Stand, bac
 def test_no_budget_is_revived(stand: Stand, backup: Path) -> None:
     store = filled(stand, selection_share=0.2)
     store.backup(backup)
-    store.ledger.spend("selection", store.ledger.left(1, "selection"), [1], now=0)
     stand.close()
     store = restored(stand, backup)
     for window in (1, 2):

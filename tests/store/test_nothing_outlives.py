@@ -331,7 +331,8 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("names", "guarantee", "rows"), PUBLIC),
     },
     ledger.Ledger: dict.fromkeys(
-        ("open", "spend", "forfeit", "left", "spent", "report", "of_window", "over"), PUBLIC
+        ("open", "spend", "forfeit", "left", "can_pay", "spent", "report", "of_window", "over"),
+        PUBLIC,
     ),
 }
 EXPORTS = {

@@ -349,7 +349,7 @@ def add_copies(commands: Commands[Parser]) -> None:
         "backup",
         help="copy the store, or bring a copy up to date",
         description="Copy the store, or bring a copy up to date. The copy opens with the same "
-        "store key, so it ends with the next erasure: make it anew after each hot step.",
+        "store key, so it ends with the next erasure or release: make it anew after each hot step.",
     )
     backing.add_argument("target", metavar="TARGET", type=folder, help="the directory of the copy")
     add_store(backing)
@@ -376,7 +376,9 @@ def backup(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps({"backup": str(arguments.target), "bytes": copied}))
     else:
-        print(f"copied {size(copied)} to {arguments.target}; it ends with the next erasure")
+        print(
+            f"copied {size(copied)} to {arguments.target}; it ends with the next erasure or release"
+        )
 
 
 def restore(arguments: argparse.Namespace) -> None:

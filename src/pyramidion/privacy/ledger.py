@@ -7,12 +7,15 @@ A window has one budget, (ε, δ) told as ρ or as pure ε, and its lines say wh
     node      what a node of a tree costs, charged to every window whose rows it takes
     reserve   set aside at birth for what is computed from its rows while they are hot
     spend     such a computation, paid from the reserve
+    refund    a spend that paid for nothing: it failed before a row was read
     forfeit   a reserve given up, because what was spent of it is not known
 
-Two rules. *Spend first, act second*: lines are durable before the noisy thing
+Three rules. *Spend first, act second*: lines are durable before the noisy thing
 exists, so a crash can waste budget but not overspend it. *Whoever may be read
 pays*: a computation is charged in full to every window that can have a row in
 it, sealed ones too, for their rows are disjoint and each row's loss is whole.
+*No older copy pays again*: in a store, a spend ends every copy that does not
+have its line, before it returns.
 
 Amounts are exact fractions: a thousand spends of a thousandth are the reserve
 and not a little more. The ledger keeps nothing in memory; what the book says is
@@ -36,7 +39,7 @@ from pyramidion.errors import PrivacyError
 from pyramidion.privacy.budget import budget_of, epsilon_of
 from pyramidion.settings import Settings
 
-Kind = Literal["budget", "table", "node", "reserve", "spend", "forfeit"]
+Kind = Literal["budget", "table", "node", "reserve", "spend", "refund", "forfeit"]
 
 
 USES = ("spend", "forfeit")  # what takes from a reserve
@@ -75,6 +78,19 @@ class Book(Protocol):
         """
 
 
+Call = Callable[[], None]
+Release = Callable[[int, Call, Call], None]
+"""Charges what is about to be released, at a time: by a call that writes the lines, and one that
+gives them back. When it returns no older copy of the book can be charged for the same rows."""
+
+NOT_READ = "no row was read: an older store key could not be destroyed"
+
+
+def _at_once(_: int, charge: Call, __: Call) -> None:
+    """Charge a book that has no copies."""
+    charge()
+
+
 class MemoryBook:
     """The readable reference: a list, for tests and for what need not survive."""
 
@@ -106,7 +122,7 @@ class WindowReport:
 
     def used(self, purpose: str) -> Fraction:
         """Return what was spent or forfeited of the reserve for a purpose."""
-        return _sum(self.lines, *USES, purpose=purpose)
+        return _used(self.lines, purpose)
 
     def to_dict(self, *, lines: bool = True) -> dict[str, object]:
         """Return plain values for JSON: amounts as number and as exact text; no ε is None.
@@ -242,8 +258,10 @@ class Ledger:
         *,
         unit: str | None = None,
         retained: Callable[[], Collection[int]] = tuple,
+        release: Release = _at_once,
     ) -> None:
         self._book = book
+        self._release = release
         self._settings = settings
         self._person = unit
         self._retained = retained
@@ -297,19 +315,44 @@ class Ledger:
 
         Call it before the computation. All windows pay from their reserves for
         this purpose, or none does and the refusal names the first that cannot.
-        Without privacy (ε = inf) lines of amount 0 are written.
+        Without privacy (ε = inf) lines of amount 0 are written. In a store it
+        renews the store key: older copies of the store do not open any more.
         """
         if _exact(amount) < 0 or (amount == 0 and self._budget):
             raise PrivacyError("a charge must be above 0; ask for what the computation costs")
         if not windows:
             raise PrivacyError(f"no window pays for {purpose}; name all that it can read rows of")
         amount = Fraction(amount) if self._budget else Fraction(0)
-        with self._lock:
-            left = {window: self._left_of(window, purpose) for window in windows}
-            short = [window for window in left if amount > left[window]]
-            if short:
-                raise PrivacyError(self._refusal(purpose, amount, left, short))
-            self._book.write([Line(w, "spend", purpose, amount, now, why) for w in left])
+
+        def charge() -> None:
+            with self._lock:
+                self._refuse_short(purpose, amount, windows)
+                self._write_each("spend", purpose, amount, windows, now, why)
+
+        def refund() -> None:
+            self._write_each("refund", purpose, amount, windows, now, NOT_READ)
+
+        self._refuse_short(purpose, amount, windows)  # before anything is renewed for it
+        self._release(now, charge, refund)
+
+    def _refuse_short(self, purpose: str, amount: Fraction, windows: Sequence[int]) -> None:
+        left = {window: self._left_of(window, purpose) for window in windows}
+        short = [window for window in left if amount > left[window]]
+        if short:
+            raise PrivacyError(self._refusal(purpose, amount, left, short))
+
+    def _write_each(
+        self, kind: Kind, purpose: str, amount: Fraction, windows: Sequence[int], now: int, why: str
+    ) -> None:
+        each = dict.fromkeys(windows)
+        self._book.write([Line(window, kind, purpose, amount, now, why) for window in each])
+
+    def can_pay(self, window: int, purpose: str) -> bool:
+        """Whether a window has something left for a purpose; without privacy, whether it is new."""
+        if self._budget:
+            return self._left_of(window, purpose) > 0
+        kinds = [line.kind for line in self._lines_of(window) if line.purpose == purpose]
+        return kinds.count("spend") == kinds.count("refund")
 
     def forfeit(self, windows: Sequence[int], now: int, why: str) -> None:
         """Give up all that is left of all reserves.
@@ -331,8 +374,8 @@ class Ledger:
         return self._left_of(window, purpose)
 
     def spent(self, window: int) -> Fraction:
-        """Return what a window has spent: tables, spends and forfeits."""
-        return _sum(self._lines_of(window), *BORN, *USES)
+        """Return what a window has spent: tables, spends and forfeits, less refunds."""
+        return _spent(self._lines_of(window))
 
     def report(self) -> Report:
         """Return every window's lines, sums and (ε, δ), by number."""
@@ -393,7 +436,7 @@ class Ledger:
 
     def _report_of(self, window: int, lines: Sequence[Line]) -> WindowReport:
         whole = _whole(window, lines)
-        spent = _sum(lines, *BORN, *USES)
+        spent = _spent(lines)
         epsilon, delta = _promise(whole.purpose, spent, self._settings.delta)
         if whole.purpose == self._unit and spent <= self._budget:
             epsilon = min(epsilon, self._settings.epsilon)  # the way there and back rounds up
@@ -463,8 +506,16 @@ def _sum(lines: Iterable[Line], *kinds: str, purpose: str | None = None) -> Frac
     return sum((Fraction(top, bottom) for bottom, top in parts.items()), Fraction(0))
 
 
+def _used(lines: Sequence[Line], purpose: str | None = None) -> Fraction:
+    return _sum(lines, *USES, purpose=purpose) - _sum(lines, "refund", purpose=purpose)
+
+
+def _spent(lines: Sequence[Line]) -> Fraction:
+    return _sum(lines, *BORN) + _used(lines)
+
+
 def _left(lines: Sequence[Line], purpose: str) -> Fraction:
-    return _sum(lines, "reserve", purpose=purpose) - _sum(lines, *USES, purpose=purpose)
+    return _sum(lines, "reserve", purpose=purpose) - _used(lines, purpose)
 
 
 def _whole(window: int, lines: Iterable[Line]) -> Line:

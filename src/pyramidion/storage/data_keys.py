@@ -1,4 +1,4 @@
-"""The data keys of one store, and their erasure.
+"""The data keys of one store, their erasure, and the renewal of the store key.
 
     1  a new store key is made and held
     2  one transaction: survivors are wrapped by it, the dropped keys and what they opened
@@ -6,6 +6,9 @@
     3  the write-ahead log is emptied
     4  the old store key is destroyed in its holder: from here on the dropped keys are gone
     5  files under dropped keys are unlinked, the record says when
+
+A renewal is an erasure that drops no key: 1, 3, 4, and a transaction that wraps all keys anew.
+After it no older copy of the store opens; `Lifecycle.charge_release` says what that is for.
 
 A crash before 2 leaves a store key nobody uses, a crash after it an old store key; both
 are destroyed when the store is opened again.
@@ -18,7 +21,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from pyramidion.errors import FormatError
+from pyramidion.errors import FormatError, KeyHolderError
 from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
@@ -48,7 +51,7 @@ class DataKeys:
         self._store = catalogue.about("store")
         self._store_key = StoreKey(holder, catalogue.about("store_key"))
         self.unfinished = False
-        """Whether an erasure is in the catalogue and old store keys or files are still there."""
+        """Whether the store key was renewed and older ones, or files to erase, are still there."""
         self.lag: Callable[[], int] = lambda: 0
         """Microseconds that passed since the time that an erasure is told: models are trained
         first, and until keys are destroyed the rows can be read."""
@@ -102,20 +105,48 @@ class DataKeys:
         return alone
 
     def _erase(self, what: str, why: str, now: int, forget: Callable[[], Collection[int]]) -> None:
-        self.must_be_held()
-        fresh = StoreKey.new(self.holder, self._store)
+        def change() -> None:
+            self._drop(forget())
+            self._catalogue.run(
+                "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
+                what,
+                why,
+                self.holder.name,
+                now,
+            )
+
+        fresh = self._fresh()
         reach("erase.added")
+        self._replace(fresh, change)
+
+    def renew(self, change: Callable[[], None]) -> None:
+        """Renew the store key in the transaction of a change: no older copy opens after it.
+
+        No data key is dropped, so nothing is erased and no deletion is recorded. Raises before
+        the commit where another copy of the store has taken over. Where the older key cannot be
+        destroyed it raises after the commit, and the store is `unfinished`.
+        """
+        reach("renew.before")
+        with self._alone():
+            fresh = self._fresh()
+            reach("renew.added")
+            self._replace(fresh, change)
+            reach("renew.committed")
+            self.settle()
+            self.unfinished = False
+        reach("renew.after")
+
+    def _fresh(self) -> StoreKey:
+        """A new store key, held and not in use yet."""
+        self.must_be_held()
+        return StoreKey.new(self.holder, self._store)
+
+    def _replace(self, fresh: StoreKey, change: Callable[[], None]) -> None:
+        """Change the catalogue, and wrap all keys by a new store key, in one transaction."""
         with self._catalogue.lock:  # nobody wraps a key until the new store key is in use
             with self._catalogue.transaction():
-                self._drop(forget())
+                change()
                 self._rewrap(fresh)
-                self._catalogue.run(
-                    "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
-                    what,
-                    why,
-                    self.holder.name,
-                    now,
-                )
                 reach("rewrap.before")
                 self.must_be_held()  # or another copy has taken over meanwhile
             self._store_key, self.unfinished = fresh, True
@@ -154,11 +185,29 @@ class DataKeys:
         self._catalogue.truncate_log()
         reach("erase.truncated")
         self.must_be_held()  # the keys of a copy that has taken over are not ours to destroy
-        ours = [name for name in list(self.holder.keys()) if name.startswith(f"{self._store}.")]
-        others = [name for name in ours if name != self._store_key.name]
-        if others:
-            self.holder.drop(others)
+        self._destroy_others()
         reach("erase.destroyed")
+
+    def _destroy_others(self) -> None:
+        """Destroy all store keys but ours, until ours is the only one, or is not there any more.
+
+        A copy that renews its key at the same time may add one while others are destroyed.
+        """
+        destroyed: set[str] = set()
+        while others := self._others():
+            if others <= destroyed:
+                raise KeyHolderError(
+                    f"{self.holder.name} still has store keys that were destroyed; see to it, "
+                    f"nothing is released until they are gone"
+                )
+            self.holder.drop(sorted(others))
+            destroyed |= others
+        self.must_be_held()  # or another copy has destroyed ours
+
+    def _others(self) -> set[str]:
+        """The names of the store's keys that are not in use."""
+        names = {name for name in list(self.holder.keys()) if name.startswith(f"{self._store}.")}
+        return names - {self._store_key.name}
 
 
 def _context(purpose: str, number: int) -> str:

@@ -214,7 +214,8 @@ class StoreKey:
         if key is None:
             raise KeyHolderError(
                 f"{self._holder.name} does not have the key of this store: it was destroyed by an "
-                f"erasure, or taken over by a restored backup; use the newer store or backup"
+                f"erasure or a release, or taken over by a restored backup; use the newer store or "
+                f"backup"
             )
         return AESGCM(key)
 
