@@ -73,7 +73,7 @@ class Taken:
 
     def fresh(self) -> Fresh:
         """The batch that it becomes."""
-        keys = [member.key for member in self.bundle.members]
+        keys = [member.once for member in self.bundle.members]
         lie = self.counts
         if lie is not None and len(self.parts) > 1:
             lie = lie[_order(self.parts)]
@@ -89,8 +89,8 @@ class Commit:
         self._now = now
         self._answers = answers
         self._threads = threads
-        self._keys: dict[str, int] = {}
-        """Under which keys arrivals came that are in it, by the place of each."""
+        self._keys: dict[tuple[str, str], Member] = {}
+        """The arrivals in it that came under keys."""
         self._same: dict[int, int] = {}
         """Arrivals that came again, by the place of the first one."""
         self.taken: list[Taken] = []
@@ -131,17 +131,19 @@ class Commit:
         room = [_room(part.window, self._lifecycle.nodes) for part in parts]
         fitting: list[Member] = []
         for member, needs in zip(bundle.members, _needs(bundle, parts), strict=True):
-            first = None if member.key is None else self._keys.get(member.key)
+            first = None if member.once is None else self._keys.get(member.once.name)
             full = next((n for n, rows in enumerate(needs) if rows > room[n]), None)
-            if first is not None:
-                self._same[member.place] = first
+            if first is not None and first.once == member.once:
+                self._same[member.place] = first.place
+            elif first is not None:
+                self._answers[member.place] = other_content()
             elif full is not None:
                 window, left = parts[full].window.number, room[full]
                 self._answers[member.place] = _overfull(window, left, needs[full])
             else:
                 fitting.append(member)
                 room = [left - rows for left, rows in zip(room, needs, strict=True)]
-                self._keys |= {} if member.key is None else {member.key: member.place}
+                self._keys |= {} if member.once is None else {member.once.name: member}
         return fitting
 
     def _count(self, taken: Taken) -> None:
@@ -235,6 +237,14 @@ def _overfull(window: int, room: int, rows: int) -> StateError:
     return StateError(
         f"window {window} has room for {room} rows and {rows} came for it; "
         f"make a store with shorter windows or a larger `max_rows_per_window`"
+    )
+
+
+def other_content() -> StateError:
+    """Why an arrival is refused that is not the one that came under its key before."""
+    return StateError(
+        "this idempotency key came with other rows before, and these were not taken; send them "
+        "under a key of their own"
     )
 
 

@@ -21,11 +21,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pyramidion.acknowledging import Answers, Commit, Taken
+from pyramidion.acknowledging import Answers, Commit, Taken, other_content
 from pyramidion.batches import Batch
 from pyramidion.bundles import Arrival, Bundle, Refusal, Waiting, bundled, told, waiting
 from pyramidion.clocks import FOLLOWS, StoreClock
 from pyramidion.errors import PyramidionError, StateError
+from pyramidion.idempotency import Once
 from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.observations import Door, Errors, Observations
 from pyramidion.storage.hot import Parts, Receipt
@@ -89,7 +90,8 @@ class Arrivals:
 
         Rows of a ``history`` arrive at the time that they say themselves.
         """
-        (answer,) = self.take_all([Arrival(data, once, errors)], now, resume, history=history)
+        arrival = Arrival(data, once, errors, content=b"")
+        (answer,) = self.take_all([arrival], now, resume, history=history)
         if isinstance(answer, PyramidionError):
             raise answer
         return answer
@@ -112,7 +114,8 @@ class Arrivals:
                 f"the store's last rows end"
             )
         if turn < done:
-            return self._lifecycle.hot.seen({once}).get(once, Receipt(0, 0, 0))
+            asked = Once(once)
+            return self._lifecycle.hot.seen({asked}).get(asked) or Receipt(0, 0, 0)
         return self.take(data, now, once, errors, (key, turn, turn + 1))
 
     def take_all(
@@ -191,9 +194,11 @@ class Arrivals:
                 call(each.number, each.bundle.found, each.bundle.batch)
 
     def _answer_seen(self, group: Sequence[Waiting], answers: Answers) -> None:
-        keys = {each.key for each in group if each.key is not None}
-        seen = self._lifecycle.hot.seen(keys) if keys else {}
-        answers |= {each.place: seen[each.key] for each in group if each.key in seen}
+        asked = {each.once for each in group if each.once is not None}
+        seen = self._lifecycle.hot.seen(asked) if asked else {}
+        for each in group:
+            if each.once in seen:
+                answers[each.place] = seen[each.once] or other_content()
 
     def _bundles(
         self, group: Sequence[Waiting], door: Door, latest: int, refused: Answers
@@ -276,17 +281,19 @@ class Arrivals:
 
 
 def _answer_refused(group: Sequence[Waiting], refused: Answers, answers: Answers) -> None:
-    """Answer who is refused, but for such as came under the key of one that came before.
+    """Return errors for rejected arrivals, except for retries of an earlier one under its key.
 
-    Those are the same as that one where it is accepted, and wait until it is answered.
+    A retry gets the result of the first one, and waits until that is known.
     """
-    taken: dict[str | None, Receipt] = {}
-    pending: set[str | None] = set()
+    taken: dict[tuple[str, str] | None, tuple[Once, Receipt]] = {}
+    pending: set[tuple[str, str] | None] = set()
     for each in group:
-        if each.place in refused and each.key not in pending:
-            answers.setdefault(each.place, taken.get(each.key, refused[each.place]))
+        once, name = each.once, each.once and each.once.name
+        if each.place in refused and name not in pending:
+            first = taken.get(name, (once, refused[each.place]))
+            answers.setdefault(each.place, first[1] if first[0] == once else other_content())
         answer = answers.get(each.place)
-        if answer is None and each.key is not None:
-            pending.add(each.key)
-        if isinstance(answer, Receipt) and answer.accepted and each.key is not None:
-            taken.setdefault(each.key, answer)
+        if answer is None and once is not None:
+            pending.add(name)
+        if isinstance(answer, Receipt) and answer.accepted and once is not None:
+            taken.setdefault(name, (once, answer))

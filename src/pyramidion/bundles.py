@@ -12,8 +12,10 @@ which arrivals came.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,9 +23,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import Batch, columns_of, is_columnar
+from pyramidion import records
+from pyramidion.batches import ABSENT, Batch, Raw, as_dict, columns_of, is_columnar
 from pyramidion.checks import encodable
 from pyramidion.errors import ObservationError, PyramidionError
+from pyramidion.idempotency import Once
 from pyramidion.judge import refuse_damaged
 from pyramidion.observations import Door, Errors, Observations, checked_errors
 
@@ -35,12 +39,16 @@ MERGED = 10_000  # rows of a bundle, unless one arrival has more: beyond, mergin
 class Arrival:
     """A batch to be observed together with others, under a key and with a refusal of its own.
 
-    The same three that `Pyramid.observe` takes.
+    The first three are those that `Pyramid.observe` takes. ``sender`` says whose the key is: the
+    same key of another sender is another key. ``content`` is a hash of what was sent, where the
+    bytes are known; without it the rows are hashed.
     """
 
     batch: Any = field(repr=False)
     key: str | None = None
     errors: Errors = "refuse"
+    sender: str = ""
+    content: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Waiting:
     """An arrival by its place among those that came together; its rows can be read again."""
 
     place: int
-    key: str | None
+    once: Once | None
     errors: Errors
     data: list[Any] | pa.Table | Batch = field(repr=False)
 
@@ -62,7 +70,7 @@ class Member(NamedTuple):
     """What an arrival has in a bundle."""
 
     place: int
-    key: str | None
+    once: Once | None
     rows: int
     refused: int
 
@@ -106,7 +114,7 @@ def waiting(arrival: Arrival, place: int, columns: Collection[str]) -> Waiting:
     _refuse_unusable(arrival.key)
     data, errors = arrival.batch, checked_errors(arrival.errors)
     if type(data) is list and all(type(row) is dict for row in data):  # nearly all that come small
-        return Waiting(place, arrival.key, errors, list(data))
+        return Waiting(place, _once(arrival, data), errors, list(data))
     if isinstance(data, Mapping) and not is_columnar(data):
         data = [data]
     if isinstance(data, pa.RecordBatch):
@@ -114,7 +122,44 @@ def waiting(arrival: Arrival, place: int, columns: Collection[str]) -> Waiting:
     rows = isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data)
     if not rows and not isinstance(data, pa.Table):
         data = Batch(*columns_of(data, columns))
-    return Waiting(place, arrival.key, errors, list(data) if rows else data)
+    data = list(data) if rows else data
+    return Waiting(place, _once(arrival, data), errors, data)
+
+
+def _once(arrival: Arrival, data: list[Any] | pa.Table | Batch) -> Once | None:
+    if arrival.key is None:
+        return None
+    content = _hashed(data) if arrival.content is None else arrival.content
+    return Once(arrival.key, arrival.sender, content)
+
+
+def _hashed(data: list[Any] | pa.Table | Batch) -> bytes:
+    """A hash of all columns: the same for the same values, however they are chunked.
+
+    Also of columns that the schema does not have: it may have had them when these rows came first.
+    """
+    made = blake2b()
+    for name, raw in sorted(_columns(data), key=lambda column: str(column[0])):
+        refuse_damaged(str(name), raw)
+        with suppress(pa.ArrowException):  # of a type that no column of a schema has
+            # Copied: the last byte of a slice may have bits of its neighbours.
+            column = records.some(records.table_of(Batch({"": raw}, len(raw))), np.arange(len(raw)))
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, column.schema) as writer:
+                writer.write_table(column.combine_chunks())
+            made.update(repr(name).encode(errors="surrogatepass") + sink.getvalue())
+    return made.digest()
+
+
+def _columns(data: list[Any] | pa.Table | Batch) -> Iterator[tuple[Any, Raw]]:
+    if isinstance(data, Batch):
+        yield from data.columns.items()
+    elif isinstance(data, pa.Table):
+        yield from zip(data.column_names, data.columns, strict=True)
+    else:
+        rows = list(map(as_dict, data))
+        for name in dict.fromkeys(name for row in rows for name in row):
+            yield name, [row.get(name, ABSENT) for row in rows]
 
 
 def _refuse_unusable(key: str | None) -> None:
@@ -174,7 +219,7 @@ def _judged(run: Sequence[Waiting], door: Door, latest: int) -> list[Bundle | Re
     ends = np.cumsum([0, *(each.rows for each in run)]).tolist()
     for each, (start, stop) in zip(run, pairwise(ends), strict=True):
         refused = int(bad[start:stop].sum())
-        members.append(Member(each.place, each.key, each.rows - refused, refused))
+        members.append(Member(each.place, each.once, each.rows - refused, refused))
         if refused and each.errors == "refuse":
             refusals.append(_alone(each, door, latest))
         else:
@@ -192,7 +237,7 @@ def _alone(each: Waiting, door: Door, latest: int) -> Bundle | Refusal:
         found, batch = door.arrivals(each.data, each.errors, latest=latest)
     except PyramidionError as problem:
         return Refusal(each.place, told(problem))
-    return Bundle([Member(each.place, each.key, len(found), found.refused)], found, batch)
+    return Bundle([Member(each.place, each.once, len(found), found.refused)], found, batch)
 
 
 def told(problem: PyramidionError) -> PyramidionError:

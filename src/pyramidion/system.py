@@ -348,7 +348,7 @@ class Pyramid:
 
         Bad rows refuse the whole batch, or are left out and counted in the receipt
         with ``errors="skip"``. A batch sent again with the same ``key``, while it is
-        hot, changes nothing and gets the same receipt.
+        hot, changes nothing and gets the same receipt; other rows under it are refused.
         """
         (answer,) = self.observe_all([Arrival(batch, key, errors)])
         if isinstance(answer, PyramidionError):

@@ -17,6 +17,7 @@ from tests.serve.services import (
     error_of,
     told_rows,
 )
+from tests.serve.test_beginning import AS_CSV, csv_bytes
 from tests.store.stores import rows
 
 OBSERVATIONS = "/v1/streams/s/observations"
@@ -70,6 +71,42 @@ def test_rows_sent_again_under_their_key_are_counted_once(inside: Inside) -> Non
     other = caller.post(OBSERVATIONS, json=given, headers={"Idempotency-Key": "l"})
     assert first.json() == again.json() == other.json()
     assert hot_rows(inside) == 8
+
+
+def test_other_rows_under_a_used_key_are_refused(inside: Inside) -> None:
+    inside.create()
+    caller, now = inside.caller("observe"), inside.clock.now
+    headers = {"Idempotency-Key": "k"}
+    assert caller.post(OBSERVATIONS, json=told_rows(4, now), headers=headers).status_code == 200
+    answer = caller.post(OBSERVATIONS, json=told_rows(3, now), headers=headers)
+    assert error_of(answer) == (409, "StateError")
+    assert "this idempotency key came with other rows" in answer.json()["error"]["message"]
+    large = told_rows(1_000, now)  # is read in a thread
+    assert error_of(caller.post(OBSERVATIONS, json=large, headers=headers)) == (409, "StateError")
+    assert hot_rows(inside) == 4
+
+
+def test_key_of_another_token_is_another_key(inside: Inside) -> None:
+    inside.create()
+    headers, now = {"Idempotency-Key": "k"}, inside.clock.now
+    for _ in range(2):
+        for caller, size in ((inside.caller("observe"), 4), (inside.caller("observe"), 5)):
+            for _ in range(2):
+                answer = caller.post(OBSERVATIONS, json=told_rows(size, now), headers=headers)
+                assert answer.json()["accepted"] == size
+    assert hot_rows(inside) == 18
+
+
+def test_parts_of_another_file_under_a_used_key_are_refused(inside: Inside) -> None:
+    inside.create(count_window="4 rows", hot_rows=100)
+    caller, headers = inside.caller("observe"), AS_CSV | {"Idempotency-Key": "k"}
+    bodies = [csv_bytes(rows(9, inside.clock.now, seed=seed)) for seed in (1, 2)]
+    statuses = [
+        caller.post(OBSERVATIONS, content=body, headers=headers).status_code
+        for body in (*bodies, bodies[0])
+    ]
+    assert statuses == [200, 409, 200]
+    assert hot_rows(inside) == 9
 
 
 @pytest.mark.parametrize(

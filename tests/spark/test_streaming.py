@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pyramidion.client.rows import body_of
 from pyramidion.errors import StateError
 from pyramidion.spark import stream
+from pyramidion.spark.streaming import _keyed
 from tests.client.service import TOKEN, serving
 from tests.spark.driver import FORM, streamed
 from tests.spark.test_counting import frame
@@ -110,3 +114,18 @@ def test_bad_rows_end_a_stream_or_are_left_out(spark: Any, stand: Stand) -> None
 def test_a_history_is_no_stream(spark: Any, stand: Stand) -> None:
     with pytest.raises(StateError, match="use count_into"):
         stream(frame(spark, rows(3)), stand.create(SCHEMA), checkpoint=stand.folder / "c")
+
+
+def test_batch_in_another_order_is_sent_as_the_same_body() -> None:
+    class Recorded:
+        bodies: ClassVar[list[bytes]] = []
+
+        def observe(self, name: str, rows: Any, **_: Any) -> None:
+            self.bodies.append(body_of(rows).content)
+
+    table = rows(50)
+    order = np.random.default_rng(7).permutation(50)
+    mixed = table.take(order)
+    for each in (table, mixed, pa.concat_tables([mixed.slice(0, 9), mixed.slice(9)])):
+        _keyed(Recorded(), "flights", each, "query", 1, errors="refuse")  # type: ignore[arg-type]
+    assert len(set(Recorded.bodies)) == 1

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyramidion.errors import KeyHolderError, ObservationError, StateError, StorageError
+from pyramidion.idempotency import Once
 from pyramidion.storage.hot import Receipt
 from tests.store.stores import (
     DAY,
@@ -263,7 +264,7 @@ def test_a_key_leaves_with_its_rows(stand: Stand) -> None:
     store.observe(rows(5), key="k")
     stand.clock.pass_(3 * DAY)
     store.advance()
-    assert store._lifecycle.hot.seen(["k"]) == {}
+    assert store._lifecycle.hot.seen([Once("k")]) == {}
     assert store.observe(rows(5, stand.clock.now), key="k").accepted == 5
     assert states(store) == {1: ("populating", 10)}
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import SchemaError, StateError, StorageError
+from pyramidion.idempotency import Once
 from pyramidion.storage.catalogue import Catalogue
 from tests.store.stores import (
     DAY,
@@ -122,11 +123,12 @@ def test_idempotency_keys_work_after_a_withdrawal(stand: Stand) -> None:
     store = full(stand)
     store.withdraw("c", why="the law")
     for each in twice(stand, store):
-        assert each.observe(rows(30), key="batch 2").accepted == 30
+        again = with_c(30, stand.clock.now - DAY, 2)
+        assert each.observe(again, key="batch 2").accepted == 30
         assert each.status().hot_rows == 30
     stand.clock.pass_(3 * DAY)
     each.advance()
-    assert each._lifecycle.hot.seen(["batch 2"]) == {}
+    assert each._lifecycle.hot.seen([Once("batch 2")]) == {}
 
 
 def test_its_share_returns_with_the_next_window(stand: Stand) -> None:

@@ -84,8 +84,8 @@ class Client:
     ) -> Receipt:
         """Accept rows: when this returns they are durable, hot and counted, once.
 
-        ``key`` tells the same rows sent again, also by another client; one is made where none
-        is given.
+        ``key`` tells the same rows sent again, also by another client with the same token; one is
+        made where none is given. Other rows under a key that was used are refused.
         """
         told = self._calls.told(
             "POST",

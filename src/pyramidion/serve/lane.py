@@ -30,7 +30,7 @@ from pyramidion.serve.row_bodies import Wanted, rows_from
 from pyramidion.serve.service import Service
 from pyramidion.serve.shortcuts import Shape
 from pyramidion.storage.hot import Receipt
-from pyramidion.web.bodies import JSON, answer
+from pyramidion.web.bodies import JSON, answer, content_of
 from pyramidion.web.gate import CALLER, PLACE, finished, headed
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import refusal, surprise
@@ -105,7 +105,8 @@ class Taken:
             self._scope[PLACE] = place
             body, schema = self._body(), stream.pyramid.schema
             rows, number = rows_from(body, JSON, service.limits, Wanted(schema, schema.columns))
-            stream.observe_for(self._observed, Arrival(rows, key), number, len(body))
+            arrival = Arrival(rows, key, sender=caller.id, content=content_of(body, JSON, key))
+            stream.observe_for(self._observed, arrival, number, len(body))
         except Exception as problem:
             self._answer(_refused(problem))
 

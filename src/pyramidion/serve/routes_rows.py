@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import chain
 
 import msgspec
@@ -61,11 +62,11 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 async def observe(call: Call) -> Response:
     """Observe rows: durable, hot and counted when this answers."""
     errors, key = _errors(call), call.request.headers.get("idempotency-key")
-    given = await rows_of(call, observed(call))
+    given = await rows_of(call, observed(call), key)
     most = call.pyramid.settings.window_rows
+    arrival = Arrival(given.rows, key, errors, call.caller.id, given.content)
     if kind_of(call.request) == CSV and most is not None and given.number > most:
-        return answer(await _in_parts(call, given, most, Arrival((), key, errors)))
-    arrival = Arrival(given.rows, key, errors)
+        return answer(await _in_parts(call, given, most, arrival))
     stream = call.stream
     receipt = await stream.bell.answer(stream.observe(arrival, given.number, given.size))
     return answer(vars(receipt))
@@ -74,22 +75,22 @@ async def observe(call: Call) -> Response:
 async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[str, int]:
     """A file of more rows than a window takes, as `pyramidion observe` does: part by part.
 
-    What a part brought is durable before the next begins; part N is taken once under KEY:N.
+    What a part brought is durable before the next begins; part N is taken once under KEY:N, which
+    is bound to the rows of that part: a file that was corrected behind it can be sent again.
     """
     told: Counter[str] = Counter()
     for number, start in enumerate(range(0, given.number, most)):
         rows = given.rows.slice(start, most)
         key = None if about.key is None else f"{about.key}:{number}"
-        arrival = Arrival(rows, key, about.errors)
+        arrival = replace(about, batch=rows, key=key, content=None)
         try:
             promise = await _submitted(call, arrival, rows, patient=start > 0)
             receipt = await call.stream.bell.answer(promise)
         except ObservationError as problem:
             raise _placed(problem, start) from None
-        except StorageError as problem:
-            raise StorageError(
-                f"the first {start:,} rows are in; of the others, {problem}"
-            ) from None
+        except (StateError, StorageError) as problem:
+            kind = StateError if isinstance(problem, StateError) else StorageError
+            raise kind(f"{_in_already(start)}{problem}") from None
         told.update(vars(receipt))
     return dict(told)
 
@@ -110,9 +111,11 @@ async def _submitted(
 def _placed(problem: ObservationError, start: int) -> ObservationError:
     """Bad rows are numbered within their part: number them within the file."""
     numbers = {why: [start + row for row in rows] for why, rows in problem.problems.items()}
-    if not start:
-        return ObservationError(str(problem), numbers)
-    return ObservationError(f"the first {start:,} rows are in; of the others, {problem}", numbers)
+    return ObservationError(f"{_in_already(start)}{problem}", numbers)
+
+
+def _in_already(rows: int) -> str:
+    return f"the first {rows:,} rows are in; of the others, " if rows else ""
 
 
 def _errors(call: Call) -> Errors:

@@ -23,7 +23,7 @@ from pyramidion.serve.row_bodies import Wanted, rows_from
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
 from pyramidion.system import Pyramid
-from pyramidion.web.bodies import body_of, kind_of
+from pyramidion.web.bodies import body_of, content_of, kind_of
 from pyramidion.web.gate import CALLER, PLACE
 from pyramidion.web.limits import Limits
 from pyramidion.web.openapi import described
@@ -88,22 +88,27 @@ class Rows(NamedTuple):
     rows: Any
     number: int
     size: int
+    content: bytes = b""
+    """A hash of these bytes, where they came under a key."""
 
 
-async def rows_in(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> Rows:
+async def rows_in(
+    body: bytes, kind: str, limits: Limits, wanted: Wanted, key: str | None = None
+) -> Rows:
     """The rows of a body; of a large one in a thread, so that others are answered meanwhile."""
 
     def read() -> Rows:
-        return Rows(*rows_from(body, kind, limits, wanted), len(body))
+        content = content_of(body, kind, key)
+        return Rows(*rows_from(body, kind, limits, wanted), len(body), content)
 
     return read() if len(body) <= SMALL else await apart(read)
 
 
-async def rows_of(call: Call, wanted: Wanted) -> Rows:
-    """The rows of a request."""
+async def rows_of(call: Call, wanted: Wanted, key: str | None = None) -> Rows:
+    """The rows of a request, which may be sent again under a key."""
     limits = call.service.limits
     body = await body_of(call.request, limits)
-    return await rows_in(body, kind_of(call.request), limits, wanted)
+    return await rows_in(body, kind_of(call.request), limits, wanted, key)
 
 
 def observed(call: Call) -> Wanted:

@@ -7,17 +7,21 @@ has come, by a keyed hash of its id (which lies in the checkpoint): the last bat
 over, and an earlier one refused, for then the checkpoint was put back and may be cut otherwise.
 
 A service knows a batch again by its idempotency key, which leaves with its hot rows. There is no
-mark that the driver could keep in its stead: none is in one commit with the service's.
+mark that the driver could keep in its stead: none is in one commit with the service's. Under a key
+it takes the same body alone, and Spark may give rows in another order when it runs a batch again:
+so they are sorted before they are sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from pyramidion.errors import StateError
@@ -82,4 +86,10 @@ def _observe(into: Pyramid | Client, name: str | None) -> Callable[..., object]:
 def _keyed(
     client: Client, name: str, rows: Any, sequence: str, turn: int, *, errors: Errors
 ) -> object:
-    return client.observe(name, rows, key=f"{sequence} {turn}", errors=errors)
+    return client.observe(name, _sorted(rows), key=f"{sequence} {turn}", errors=errors)
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    with suppress(pa.ArrowNotImplementedError):  # of a type that the service refuses
+        rows = rows.sort_by([(name, "ascending") for name in rows.column_names])
+    return rows.combine_chunks()

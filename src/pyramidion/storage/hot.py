@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from pyramidion import records
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import FormatError, PyramidionError, StorageError
+from pyramidion.idempotency import CONTENT, Once, content_digest, key_digest
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
@@ -71,6 +71,14 @@ class Stored:
     """How many rows of each part were erased since they came; empty: nobody asked for that."""
     receipts: bytes = field(default=b"", repr=False)
     """Where several arrivals are in it, what became of each that came under a key, packed."""
+    contents: bytes | None = field(default=None, repr=False)
+    """Keyed hashes of what came under each key, packed; None: stored before there were any."""
+
+    def has(self, place: int, content: bytes) -> bool:
+        """Whether this came under a key, by its keyed hash, as far as that is known."""
+        if self.contents is None:
+            return True
+        return self.contents[place * CONTENT : (place + 1) * CONTENT] == content
 
     def receipt_of(self, place: int) -> Receipt:
         """What became of one of the arrivals that came under a key."""
@@ -116,8 +124,9 @@ class Stored:
         """
         told = asdict(self)
         blanked, counted = told["receipt"].pop("blanked"), told.pop("counted")
-        receipts = told.pop("receipts")
+        receipts, contents = told.pop("receipts"), told.pop("contents")
         told |= {"receipts": b64encode(receipts).decode()} if receipts else {}
+        told |= {} if contents is None else {"contents": b64encode(contents).decode()}
         erased = [f"{rows:20}" for rows in told.pop("erased")]
         told |= {"erased": erased} if erased else {}
         if counted:
@@ -136,7 +145,8 @@ class Stored:
         receipt = Receipt(**told["receipt"], blanked=int(told.get("blanked", 0)))
         erased = [int(rows) for rows in told.get("erased", ())]
         counted, receipts = (b64decode(told.get(name, "")) for name in ("counted", "receipts"))
-        return cls(*place, receipt, parts, counted, erased, receipts)
+        contents = b64decode(told["contents"]) if "contents" in told else None
+        return cls(*place, receipt, parts, counted, erased, receipts, contents)
 
     @staticmethod
     def _context(number: int) -> bytes:
@@ -160,6 +170,8 @@ class Step:
     """Whether the catalogue has it."""
     closed: bool = False
     """Whether it is about to leave, and takes no more rows."""
+    unbound: bool = False
+    """Whether keys in it may be from before they were bound to callers and contents."""
 
     @property
     def length(self) -> int:
@@ -190,8 +202,8 @@ class Fresh:
 
     number: int
     appended: Appended
-    receipts: Sequence[tuple[str | None, Receipt]]
-    """The key and the receipt of each arrival in it."""
+    receipts: Sequence[tuple[Once | None, Receipt]]
+    """How each arrival in it is recognised, and its receipt."""
     parts: Parts
     counted: NDArray[np.bool_] | None = None
 
@@ -208,16 +220,21 @@ class Fresh:
         """As it is kept."""
         bits = b"" if self.counted is None else np.packbits(self.counted).tobytes()
         place = self.number, self.appended.start(), self.appended.written.result()
-        keyed = [_numbers(receipt) for key, receipt in self.receipts if key is not None]
+        keyed = [_numbers(receipt) for once, receipt in self.receipts if once is not None]
         several = keyed if len(self.receipts) > 1 else []
         receipts = np.array(several, dtype=_PACKED).tobytes()
-        return Stored(*place, self.receipt, self.parts, bits, receipts=receipts)
+        secret = self.appended.step.once.key
+        contents = b"".join(content_digest(once, secret) for once in self._keyed)
+        return Stored(*place, self.receipt, self.parts, bits, (), receipts, contents)
+
+    @property
+    def _keyed(self) -> list[Once]:
+        return [once for once, _ in self.receipts if once is not None]
 
     def digests(self) -> list[tuple[bytes, int, int]]:
         """The keys as the catalogue keeps them, with where the receipt of each is."""
-        keys = [key for key, _ in self.receipts if key is not None]
-        step = self.appended.step
-        return [(_digest(step, key), self.number, place) for place, key in enumerate(keys)]
+        secret = self.appended.step.once.key
+        return [(key_digest(once, secret), self.number, n) for n, once in enumerate(self._keyed)]
 
 
 class HotWindow:
@@ -251,7 +268,8 @@ class HotWindow:
         )
         batches = [Stored.opened(each["number"], each["sealed"], key) for each in found]
         place = row["number"], row["slot"], row["start"], row["file"]
-        return Step(*place, key, once, row["rows"], batches)
+        unbound = any(batch.contents is None for batch in batches)
+        return Step(*place, key, once, row["rows"], batches, unbound=unbound)
 
     @property
     def rows(self) -> int:
@@ -341,17 +359,24 @@ class HotWindow:
             step.known = True
             self.steps.append(step)
 
-    def seen(self, keys: Collection[str]) -> dict[str, Receipt]:
-        """The receipts of what came under these keys already, while it is hot."""
-        found: dict[str, Receipt] = {}
+    def seen(self, asked: Collection[Once]) -> dict[Once, Receipt | None]:
+        """The receipts of what came before, while it is hot; None: something else came so."""
+        found: dict[Once, Receipt | None] = {}
         for step in self.steps:
-            named = {_digest(step, key): key for key in keys}
+            secret, named = step.once.key, dict[bytes, list[Once]]()
+            for once in asked:
+                named.setdefault(key_digest(once, secret), []).append(once)
+                if step.unbound and once.sender:
+                    named.setdefault(key_digest(Once(once.key), secret), []).append(once)
             for some in _in_pieces(list(named), ASKED):
                 marks = ", ".join("?" * len(some))
                 query = f"SELECT * FROM arrivals WHERE once IN ({marks})"  # noqa: S608
                 for digest, number, place in self._catalogue.all(query, *some):
                     batch = step.batches[bisect_left(step.batches, number, key=_number)]
-                    found[named[digest]] = batch.receipt_of(place)
+                    for once in named[digest]:
+                        if digest == key_digest(once, secret) or batch.contents is None:
+                            same = batch.has(place, content_digest(once, secret))
+                            found[once] = batch.receipt_of(place) if same else None
         return found
 
     # --- out ------------------------------------------------------------------------
@@ -484,7 +509,7 @@ class HotWindow:
     def _rewritten(self, old: Step, made: Callable[[Step, Step], None]) -> Step:
         key = DataKey.new(STEP)
         new = Step(old.number, old.slot, old.start, _file(key), key, old.once, old.rows)
-        new.closed = old.closed
+        new.closed, new.unbound = old.closed, old.unbound
         made(old, new)
         return new
 
@@ -537,8 +562,3 @@ def _number(batch: Stored) -> int:
 def _in_pieces(digests: list[bytes], most: int) -> Iterator[list[bytes]]:
     for start in range(0, len(digests), most):
         yield digests[start : start + most]
-
-
-def _digest(step: Step, once: str) -> bytes:
-    """An idempotency key as the catalogue keeps it: keyed by what dies with the rows."""
-    return blake2b(once.encode(), key=step.once.key, person=b"idempotency", digest_size=16).digest()
