@@ -132,6 +132,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     )
     chain, secret = tmp_path / "chain.pem", tmp_path / "key.pem"
     chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    secret.touch(0o600)
     secret.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -10,6 +10,7 @@ import os
 import signal
 
 POINTS = (
+    "draft.written",
     "append.before",
     "append.written",
     "append.synced",

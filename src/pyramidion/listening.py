@@ -6,7 +6,8 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from pyramidion.errors import StorageError
+from pyramidion.errors import SchemaError, StorageError
+from pyramidion.secret_files import read_secret
 
 BACKLOG = 2_048  # connections that wait to be taken
 
@@ -16,6 +17,16 @@ class Certificate(NamedTuple):
 
     chain: Path
     key: Path
+
+    @classmethod
+    def of(cls, chain: Path | None, key: Path | None) -> Certificate | None:
+        """Both files, or neither; the key is a secret of its owner's."""
+        if chain is None and key is None:
+            return None
+        if chain is None or key is None:
+            raise SchemaError("TLS needs --certificate and --certificate-key; give both")
+        read_secret(key)
+        return cls(chain, key)
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ import pytest
 
 from pyramidion import cli
 from tests.edge.conftest import ASKER, line
+from tests.secrets_on_disk import secret
 
 
 def run(folder: Path, *more: str, stream: str = "flights") -> int:
@@ -19,7 +20,7 @@ def run(folder: Path, *more: str, stream: str = "flights") -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "token").write_text(ASKER)
+    secret(tmp_path / "token", ASKER)
     (tmp_path / "hashes").write_text(line(ASKER))
     return tmp_path
 
@@ -44,19 +45,39 @@ def test_mistakes_are_told(
 
 def test_a_token_file_holds_one_token(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("", f"{ASKER} {ASKER}"):
-        (folder / "token").write_text(text)
+        secret(folder / "token", text)
         assert run(folder) == 2
         told = capsys.readouterr().err
         assert "must hold one token" in told
         assert ASKER not in told
 
 
+def test_secrets_that_others_may_read_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], certificate: tuple[Path, Path]
+) -> None:
+    chain, key = map(str, certificate)
+    pair = ("--certificate", chain, "--certificate-key", key)
+    for secret_file in (folder / "token", Path(key)):
+        secret_file.chmod(0o644)
+        assert run(folder, *pair) == 3
+        assert f"chmod 600 {secret_file}" in capsys.readouterr().err
+        secret_file.chmod(0o600)
+
+
+def test_hashes_that_others_may_change_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "hashes").chmod(0o664)
+    assert run(folder) == 3
+    assert "chmod go-w" in capsys.readouterr().err
+
+
 def test_files_that_are_not_there_are_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "token").unlink()
-    assert run(folder) == 2
-    assert "token: No such file" in capsys.readouterr().err
+    assert run(folder) == 3
+    assert "token cannot be read (No such file" in capsys.readouterr().err
     (folder / "hashes").unlink()
     assert run(folder) == 3
     assert "file of token hashes, cannot be read" in capsys.readouterr().err

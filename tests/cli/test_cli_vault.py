@@ -19,6 +19,7 @@ from pyramidion import BrokerServer, PrivateKey, PublicKey, Request, broker_at
 from pyramidion.cli import passphrases
 from pyramidion.vault.brokering import announced
 from tests.cli.shell import NOW, Done, Shell
+from tests.secrets_on_disk import secret
 from tests.store.stores import rows
 
 PASSPHRASE = "a horse and a battery"  # noqa: S105
@@ -69,7 +70,7 @@ def grant(shop: Shell, *more: object, name: str = "grant", expires: str = "2h") 
 
 
 def bare_grant(shop: Shell, *more: object, name: str = "grant", expires: str = "2h") -> Done:
-    (shop.folder / "passphrase").write_text(f"{PASSPHRASE}\n")
+    secret(shop.folder / "passphrase", f"{PASSPHRASE}\n")
     words = [
         *("vault", "grant", shop.folder / "request.json", "--key", shop.folder / "custodian.key"),
         *("--expires", expires, "--output", shop.folder / f"{name}.json"),
@@ -300,8 +301,23 @@ def test_rows_stream_to_stdout(shop: Shell, monkeypatch: pytest.MonkeyPatch) -> 
         assert pa.ipc.open_stream(sink.getvalue()).read_all().num_rows == 5
 
 
+@pytest.mark.parametrize("name", ["custodian.key", "passphrase"])
+def test_a_secret_that_others_may_read_is_refused(shop: Shell, name: str) -> None:
+    request(shop)
+    secret(shop.folder / "passphrase", f"{PASSPHRASE}\n")
+    (shop.folder / name).chmod(0o644)
+    broker = json.loads((shop.path / "broker.json").read_text())["fingerprint"]
+    words = ["vault", "grant", shop.folder / "request.json", "--expires", "2h", "--yes"]
+    words += ["--key", shop.folder / "custodian.key", "--output", shop.folder / "grant.json"]
+    words += ["--passphrase-file", shop.folder / "passphrase", "--broker", broker]
+    done = shop.main(*map(str, words))
+    assert done.code == 3
+    assert f"chmod 600 {shop.folder / name}" in done.err
+    assert not (shop.folder / "grant.json").exists()
+
+
 def test_a_key_under_a_passphrase_needs_it(shop: Shell) -> None:
-    (shop.folder / "ada").write_text("the passphrase of Ada")
+    secret(shop.folder / "ada", "the passphrase of Ada")
     request(shop, "request", "--passphrase-file", shop.folder / "ada")
     grant(shop, "--yes")
     with pytest.MonkeyPatch.context() as patched:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.edge.test_edge_process import begun
+from tests.secrets_on_disk import secret
 from tests.serve.services import PATIENCE, Process, wait_for
 from tests.store.stores import TIMELESS, rows
 
@@ -69,7 +70,7 @@ class Story:
     def begin_edge(self) -> None:
         """An edge with a token of its own, who answers those of the service."""
         own = self._folder / "edge.token"
-        own.write_text(self.service.token("predict"))
+        secret(own, self.service.token("predict"))
         trusted = ("--trust", self._pair[1]) if self._pair else ()
         self.edge = begun(
             "pyramidion", "edge", "--from", self.service.url, "--token-file", str(own),

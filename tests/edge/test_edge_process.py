@@ -18,6 +18,7 @@ import pytest
 from pyramidion import Pyramid
 from tests.client.service import TOKEN, until
 from tests.edge.conftest import ASKER, line
+from tests.secrets_on_disk import secret
 from tests.store.stores import TIMELESS, rows, settled, tiny
 
 ROWS = rows(3).drop_columns(["t", "y"]).to_pylist()
@@ -59,7 +60,7 @@ class World:
 
     def begin_edge(self, *given: str) -> None:
         token, hashes = self.folder / "token", self.folder / "hashes"
-        token.write_text(TOKEN + "\n")
+        secret(token, TOKEN + "\n")
         hashes.write_text(line(ASKER))
         self.edge = begun(
             "pyramidion", "edge", "--from", f"http://127.0.0.1:{self.port}",

@@ -44,7 +44,10 @@ KILLS = [
     point
     for point in killpoints.POINTS
     if not point.startswith(
-        ("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share.", "bulk.")
+        (
+            *("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share."),
+            *("bulk.", "draft."),
+        )
     )
 ]
 """Of the others, a file of its own: rows are read where there are a thousand."""

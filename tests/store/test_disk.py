@@ -14,6 +14,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
+from pyramidion.storage.disk import create_durably
 from pyramidion.storage.keys import FileHolder
 from tests.store.stores import (
     DAY,
@@ -263,3 +264,21 @@ def test_a_disk_that_becomes_read_only_takes_nothing_and_loses_nothing(
     assert same(cells(populating(store)), before)
     assert store.observe(rows(10)).accepted == 10
     assert stand.reopen().status().hot_rows == 20
+
+
+def test_a_new_file_is_whole_and_over_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new"
+    (tmp_path / ".new.new").write_text("half a file that a kill left")
+    create_durably(path, b"first")
+    with pytest.raises(StorageError, match="new exists already"):
+        create_durably(path, b"second")
+    assert path.read_bytes() == b"first"
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    create_durably(tmp_path / "other", b"third", mode=0o644)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["new", "other"]

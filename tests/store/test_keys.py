@@ -20,6 +20,7 @@ from pyramidion import Pyramid
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
 from pyramidion.storage import keys as module
 from pyramidion.storage.keys import FileHolder, StoreKey, holder_at
+from tests.secrets_on_disk import secret
 from tests.store.stores import DAY, SCHEMA, Stand, rows, tiny
 
 KEY = bytes(range(32))
@@ -105,12 +106,23 @@ def test_a_failure_before_the_new_file_is_durable_leaves_the_old_one(
     assert set(holder.keys()) == {"one", "two"}
 
 
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
+def test_key_file_that_others_may_read_is_refused(holder: FileHolder, mode: int) -> None:
+    holder.add("one", KEY)
+    holder.path.chmod(mode)
+    for verb in (holder.keys, lambda: holder.add("two", KEY), lambda: holder.drop(["one"])):
+        with pytest.raises(KeyHolderError, match=f"chmod 600 {holder.path}"):
+            verb()
+    holder.path.chmod(0o600)
+    assert holder.keys() == {"one": KEY}
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '"x"', '{"one": 7}', '{"one": "zz"}'])
 def test_a_file_with_other_content_says_so_and_is_left_alone(
     holder: FileHolder, content: str
 ) -> None:
     holder.path.parent.mkdir()
-    holder.path.write_text(content)
+    secret(holder.path, content)
     for verb in (holder.keys, lambda: holder.add("one", KEY), lambda: holder.drop(["one"])):
         with pytest.raises(KeyHolderError, match="holds no store keys"):
             verb()
@@ -126,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_one_without_keys(holder: Fi
 
 def test_the_error_for_a_broken_file_does_not_quote_it(holder: FileHolder) -> None:
     holder.path.parent.mkdir()
-    holder.path.write_text('{"one": "' + KEY.hex())
+    secret(holder.path, '{"one": "' + KEY.hex())
     with pytest.raises(KeyHolderError) as caught:
         holder.keys()
     found: BaseException | None = caught.value

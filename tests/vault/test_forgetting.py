@@ -21,6 +21,7 @@ from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.forgetting import Order
 from pyramidion.vault.reader import open_grant, read_grant, rewrite_files
+from tests.secrets_on_disk import secret
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import CUSTODIAN, DAY, HOUR, START, Clock, tiny
 
@@ -205,8 +206,8 @@ class Desk:
         self.folder, self.path = vaulted.folder, vaulted.store.path
         self.broker = vaulted.server.broker.public.fingerprint
         self.key, self.text = self.folder / "custodian.key", self.folder / "passphrase"
-        self.key.write_text(CUSTODIAN.to_text("long enough"))
-        self.text.write_text("long enough\n")
+        secret(self.key, CUSTODIAN.to_text("long enough"))
+        secret(self.text, "long enough\n")
         keys = f"file:{self.folder / 'keys' / 'store.key'}"
         self.store = ("--data", self.path, "--keys", keys, "--now", START + DAY)
 

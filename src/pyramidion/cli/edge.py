@@ -87,8 +87,6 @@ def add(commands: Commands[Parser]) -> None:
 def edge(arguments: argparse.Namespace) -> None:
     """Answer until somebody says stop."""
     wanted = _wanted(arguments.stream, arguments.model)
-    if (arguments.certificate is None) != (arguments.certificate_key is None):
-        raise SchemaError("TLS needs --certificate and --certificate-key; give both")
     if arguments.every <= 0:
         raise SchemaError("--every must be above 0 seconds; give such a number")
     from pyramidion.client import Client
@@ -101,6 +99,7 @@ def edge(arguments: argparse.Namespace) -> None:
     from pyramidion.web.logs import logged
 
     keep()
+    certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
     callers = Callers(arguments.token_hash_file)
     client = Client(
         arguments.url,
@@ -110,8 +109,6 @@ def edge(arguments: argparse.Namespace) -> None:
         timeout=20.0,
         retries=0,  # the edge looks again by itself
     )
-    pair = arguments.certificate, arguments.certificate_key
-    certificate = None if arguments.certificate is None else Certificate(*pair)
     limits = limits_of(arguments, LIMITS)
     with logged(), bound(arguments.host, arguments.port) as listening:
         host, port = listening.getsockname()[:2]
@@ -152,7 +149,9 @@ def _wanted(streams: list[str], models: list[str]) -> dict[str, list[str]]:
 
 
 def _token(path: Path) -> str:
-    lines = path.read_text("utf-8", errors="replace").split()
+    from pyramidion.secret_files import read_secret
+
+    lines = read_secret(path).decode("utf-8", errors="replace").split()
     if len(lines) != 1:
         raise SchemaError(f"{path} must hold one token and nothing else; write it anew")
     return lines[0]

@@ -32,9 +32,9 @@ def add_passphrase(parser: argparse.ArgumentParser, default: str) -> None:
 def given(arguments: argparse.Namespace) -> str | None:
     """The passphrase of a file or of the environment, if there is one."""
     if arguments.passphrase_file is not None:
-        from pyramidion.storage.disk import read
+        from pyramidion.secret_files import read_secret
 
-        lines = read(arguments.passphrase_file).decode(errors="replace").splitlines()
+        lines = read_secret(arguments.passphrase_file).decode(errors="replace").splitlines()
         return lines[0] if lines else ""
     return os.environ.get(PASSPHRASE)
 
@@ -53,10 +53,10 @@ def new_passphrase(arguments: argparse.Namespace) -> str:
 
 def unlocked(path: Path, arguments: argparse.Namespace, *, bare: bool = False) -> PrivateKey:
     """The private key in a file; ``bare``: perhaps one that was written without a passphrase."""
-    from pyramidion.storage.disk import read
+    from pyramidion.secret_files import read_secret
     from pyramidion.vault.custody import PrivateKey
 
-    text = read(path)
+    text = read_secret(path)
     if bare:
         try:
             return PrivateKey.from_text(text, "")

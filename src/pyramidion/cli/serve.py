@@ -14,7 +14,6 @@ from pyramidion.cli.limits import add_limits, limits_of, number
 from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt, say_erased
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, table
-from pyramidion.errors import SchemaError
 from pyramidion.extras import refuse_missing
 
 if TYPE_CHECKING:
@@ -118,10 +117,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from pyramidion.web.limits import Limits
     from pyramidion.web.logs import logged
 
-    if (arguments.certificate is None) != (arguments.certificate_key is None):
-        raise SchemaError("TLS needs --certificate and --certificate-key; give both")
-    pair = arguments.certificate, arguments.certificate_key
-    certificate = None if arguments.certificate is None else Certificate(*pair)
+    certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
     ours_to_interrupt()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until it serves
     with (

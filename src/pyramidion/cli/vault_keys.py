@@ -78,6 +78,6 @@ def refuse_there(*paths: Path) -> None:
 
 def written(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a new file, for its owner alone unless told otherwise."""
-    from pyramidion.storage.disk import write_durably
+    from pyramidion.storage.disk import create_durably
 
-    write_durably(path, [text.encode()], mode=mode)
+    create_durably(path, text.encode(), mode=mode)

@@ -63,7 +63,7 @@ class Callers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, int, int, int] | None = None
         self._known: dict[str, Known] = {}
         self._current()  # a file that cannot be read is told at once
 
@@ -94,7 +94,7 @@ class Callers:
         with self._lock:
             try:
                 found = os.stat(self._path)
-                stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+                stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
                 if stamp != self._stamp:
                     self._known, self._stamp = read(self._path.read_bytes()), stamp
             except OSError:
@@ -102,6 +102,11 @@ class Callers:
             if self._stamp is None:
                 raise HashesError(
                     f"{self._path}, the file of token hashes, cannot be read; see to it"
+                )
+            if self._stamp[-1] & 0o022:
+                raise HashesError(
+                    f"{self._path}, the file of token hashes, can be changed by others than its "
+                    f"owner; chmod go-w {self._path}"
                 )
             return self._known
 

@@ -33,6 +33,7 @@ from pyramidion.errors import (
     StorageError,
     UnknownCallerError,
 )
+from pyramidion.secret_files import refuse_exposed
 from pyramidion.storage.disk import explained, read, replace_durably
 
 LOG = logging.getLogger("pyramidion.serve")
@@ -143,7 +144,7 @@ class Tokens:
                 "a token's name is 1 to 64 letters, digits, spaces or any of ._@-; say who has it"
             )
         mark, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        with self._lock, self._alone():
+        with self._lock, self.alone():
             known = dict(self._refreshed())
             known[mark] = Token(mark, name, checked, told, _digest(secret), now)
             self._write(known)
@@ -151,7 +152,7 @@ class Tokens:
 
     def remove(self, mark: str) -> Token:
         """Take a token back; nobody gets in with it from now on."""
-        with self._lock, self._alone():
+        with self._lock, self.alone():
             known = dict(self._refreshed())
             gone = known.pop(mark, None)
             if gone is None:
@@ -196,8 +197,7 @@ class Tokens:
             return self._known
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
         if stamp != self._read:
-            if found.st_mode & 0o077:
-                raise TokensError(f"{self._path} is open to others; chmod 600 it, and look why")
+            refuse_exposed(self._path, found, TokensError)
             self._change(_known(read(self._path)), stamp)
         return self._known
 
@@ -213,7 +213,7 @@ class Tokens:
         self._known, self._read, self._looked = known, stamp, True
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """No other process changes the tokens meanwhile."""
         with explained(self._path):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -18,14 +18,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion.checks import nearest
 from pyramidion.clocks import Clock
-from pyramidion.errors import MissingError, SchemaError, StateError
+from pyramidion.errors import FormatError, MissingError, SchemaError, StateError
 from pyramidion.schedule import Due
 from pyramidion.schema import Schema
+from pyramidion.secret_files import read_secret
 from pyramidion.serve.access import OWN, Token, Tokens
 from pyramidion.serve.metrics import Metrics
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
-from pyramidion.storage.disk import read, write_durably
+from pyramidion.storage.disk import remove, replace_durably
 from pyramidion.storage.home import CATALOGUE
 from pyramidion.system import Pyramid
 from pyramidion.web.limits import Admission, Limits
@@ -82,7 +83,10 @@ class Service:
         self._changing = threading.Lock()
         (folder / OWN).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.tokens = Tokens.of(folder)
-        self.signer = _signer(folder / OWN / "signing.key")
+        with self.tokens.alone():  # so what is half written is of a process that was killed
+            for draft in (".signing.key.*", ".tokens.json.*"):
+                remove(folder / OWN, [path.name for path in (folder / OWN).glob(draft)])
+            self.signer = _signer(folder / OWN / "signing.key")
         self._streams: dict[str, Stream] = {}
         self.closed = False
         try:
@@ -189,5 +193,12 @@ def stream_names(folder: Path) -> list[str]:
 def _signer(path: Path) -> Ed25519PrivateKey:
     """The key that signs snapshots and exports; made with the service."""
     if not path.exists():
-        write_durably(path, [Ed25519PrivateKey.generate().private_bytes_raw()])
-    return Ed25519PrivateKey.from_private_bytes(read(path))
+        replace_durably(path, Ed25519PrivateKey.generate().private_bytes_raw())
+    try:
+        return Ed25519PrivateKey.from_private_bytes(read_secret(path))
+    except ValueError:
+        pass
+    raise FormatError(
+        f"{path}, the key that signs snapshots and models, is damaged; restore it, or remove it: a "
+        f"new one is made at the next start, and whoever pinned the old one must pin the new one"
+    )

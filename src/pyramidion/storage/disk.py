@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyramidion.errors import StorageError
+from pyramidion.killpoints import reach
 
 _REMEDIES = {
     errno.ENOSPC: "is on a full disk; free some space, nothing was lost",
@@ -59,13 +59,35 @@ def write_durably(path: Path, parts: Iterable[bytes], *, mode: int = 0o600) -> N
 
 
 def replace_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put a file in the place of another, or of none; whoever reads sees one of the two, whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    """Put a file in the place of another, or of none; whoever reads sees one of the two, whole.
+
+    The caller holds a lock, so that a draft which is there is what a killed process left.
+    """
+    draft = path.with_name(f".{path.name}.new")
+    with explained(path):
+        draft.unlink(missing_ok=True)
+    write_durably(draft, [data], mode=mode)
+    reach("draft.written")
+    with explained(path):
+        os.replace(draft, path)
+        sync(path.parent)
+
+
+def create_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a new file, whole or not at all; raises if there is one of this name."""
+    draft = path.with_name(f".{path.name}.new")
     with explained(path):
         draft.unlink(missing_ok=True)
     write_durably(draft, [data], mode=mode)
     with explained(path):
-        os.replace(draft, path)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            raise StorageError(f"{path} exists already; choose another name") from None
+        except OSError:  # a disk without links
+            os.rename(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
         sync(path.parent)
 
 

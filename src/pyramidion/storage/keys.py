@@ -31,6 +31,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
+from pyramidion.secret_files import refuse_exposed
 from pyramidion.storage.ciphers import NONCE, new_key
 from pyramidion.storage.disk import sync, write_all
 
@@ -75,6 +76,8 @@ class FileHolder:
             return {name: bytes.fromhex(key) for name, key in held.items()}
         except FileNotFoundError:
             return {}
+        except KeyHolderError:
+            raise
         except OSError as problem:
             raise self._refused(problem) from None
         except (ValueError, AttributeError, TypeError):
@@ -85,8 +88,9 @@ class FileHolder:
         """The file; once more if it was replaced meanwhile, for then the old one is zeroed."""
         while True:
             with self.path.open("rb") as file:
-                data = file.read()
-                if os.fstat(file.fileno()).st_nlink:
+                data, found = file.read(), os.fstat(file.fileno())
+                if found.st_nlink:
+                    refuse_exposed(self.path, found, KeyHolderError)
                     return data
 
     def add(self, name: str, key: bytes) -> None:
