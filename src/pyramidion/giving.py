@@ -17,6 +17,7 @@ Only what is sealed is given, and only once nothing opens a populating state of 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 
 from pyramidion.counts.windows import Slots
@@ -49,6 +50,9 @@ class Giving:
         self._store = store
         self._shard = shard
         self._roster, self._tables = roster, tables
+        self._owner = shard.owner(store.secret)
+        self._former = f"{shard.stream}.{shard.name}"
+        """The owner in names that were not hashed yet; tables under these are given again."""
         self._laid: dict[str, tuple[int, Laid]] = {}
         """The most rows and the layout of the own tables, by what these are called."""
         self._told: tuple[Held, Manifest] | None = None
@@ -102,17 +106,25 @@ class Giving:
         if member is not None and member.manifest is not None:
             told = member.manifest
             known.add(told.name)
-            self._retell |= told.name not in found or not self._tables.has(
-                told.name, manifests.lengths_of(told)
-            )
+            there = self._ours(told.name) and told.name in found
+            self._retell |= not there or not self._tables.has(told.name, manifests.lengths_of(told))
         for name, chunks in found.items():
-            if name.rpartition(".")[0] == self._shard.owner and name not in known:
+            own_name = self._ours(name) or name.rpartition(".")[0] == self._former
+            if own_name and name not in known:
                 self._tables.delete(name, chunks)
         return {
             file
             for file, number in self.windows().items()
-            if file in own and not (own[file].held.name in found and self._whole(own[file], number))
+            if file in own and not self._there(own[file], number, found)
         }
+
+    def _ours(self, name: str) -> bool:
+        return name.rpartition(".")[0] == self._owner
+
+    def _there(self, window: SharedWindow, number: int, found: Collection[str]) -> bool:
+        """Whether a window is published whole, under a name that tells nothing."""
+        name = window.held.name
+        return self._ours(name) and name in found and self._whole(window, number)
 
     def _whole(self, window: SharedWindow, number: int) -> bool:
         """Whether all chunks of a published window are there, to their last bytes."""
@@ -151,7 +163,7 @@ class Giving:
         arena = self._store.tables.sealed(number)
         reach("share.before")
         life = max(1.0, (until - now) / 1e6)
-        made = self._tables.publish(arena, owner=self._shard.owner, life=life)
+        made = self._tables.publish(arena, owner=self._owner, life=life)
         reach("share.put")
         held = Held(made.name, made.key, Blocks(arena.layout).count)
         self._roster.keep(SharedWindow(self._shard.name, file, until, held), lost)
@@ -176,7 +188,7 @@ class Giving:
         manifest = self.manifest(now)
         if not self._retell and self._told == (member.manifest, manifest):
             return
-        held = manifests.put(self._tables, manifest, self._shard.owner)
+        held = manifests.put(self._tables, manifest, self._owner)
         reach("share.written")
         self._roster.tell(self._shard.name, held)
         reach("share.told")

@@ -27,8 +27,9 @@ class Shard:
     ``keys`` names the key holder that all shards of the stream reach, ``tables`` the table store
     where sealed windows are published. Keys may lie in neither.
 
-    >>> Shard("clicks", "node-1", keys="file:/keys/clicks", tables="file:/shared").owner
-    'clicks.node-1'
+    >>> shard = Shard("clicks", "node-1", keys="file:/keys/clicks", tables="file:/shared")
+    >>> shard.owner(b"the stream's secret")
+    'a747aa9b101b9995'
     """
 
     stream: str
@@ -45,10 +46,14 @@ class Shard:
         """The stream's shards and keys."""
         return Roster(holder_at(self.keys), self.stream)
 
-    @property
-    def owner(self) -> str:
-        """What the names of its published tables begin with."""
-        return f"{self.stream}.{self.name}"
+    def owner(self, secret: bytes) -> str:
+        """What the names of its published tables begin with: a keyed hash of stream and shard.
+
+        Whoever runs the table store reads these names.
+        """
+        named = f"{self.stream}.{self.name}".encode()
+        key = secret[:64]
+        return blake2b(named, key=key, digest_size=8, person=b"owner of tables").hexdigest()
 
     @property
     def anywhere(self) -> Shard:

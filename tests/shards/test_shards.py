@@ -21,6 +21,7 @@ from pyramidion import (
     StateError,
 )
 from pyramidion.serve.metrics import _of_status
+from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
 from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
@@ -199,6 +200,47 @@ def test_what_a_table_store_lost_is_given_again(stream: Stream) -> None:
         stream.reopen(name)
     stream.advance()
     assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
+
+
+# --- what the table store sees ----------------------------------------------------------------
+
+
+def test_no_name_of_stream_or_shard_is_in_the_table_store(stream: Stream) -> None:
+    stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    names = stream.tables.names()
+    assert len(names) == 6
+    assert len({name.partition(".")[0] for name in names}) == 3
+    written = [path for path in (stream.folder / "shared").rglob("*") if path.is_file()]
+    for word in ("clicks", *NAMES):
+        assert not any(word in name for name in names)
+        assert not any(word.encode() in path.read_bytes() for path in written)
+
+
+def test_tables_under_the_names_of_before_are_read_and_given_again(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(Shard, "owner", lambda shard, _: f"{shard.stream}.{shard.name}")
+        nodes = stream.begin()
+        for name in NAMES:
+            stream.observe(name, 20)
+        stream.advance(10)
+        left = Generation.new("clicks.two").name  # as a crash leaves it
+        stream.tables.put(left, [b"x"], 1, None)
+    former = set(stream.tables.names())
+    assert all(name.startswith("clicks.") for name in former)
+    stream.reopen("one").advance()  # the others are of before, and their tables are read
+    assert nodes["one"].snapshot().rows == 60
+    assert len(former & set(stream.tables.names())) == len(former) - 2
+    for name in NAMES:
+        stream.reopen(name)
+    stream.advance()
+    assert not former & set(stream.tables.names())
+    assert len(stream.tables.names()) == 6
+    assert [node.snapshot().rows for node in stream.nodes.values()] == [60] * 3
 
 
 # --- forgetting ------------------------------------------------------------------------------
