@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -201,6 +202,12 @@ def test_without_work_no_process_is_started() -> None:
 # --- the rows end with the child ------------------------------------------------
 
 
+def test_training_process_keeps_others_out_of_its_memory(trainer: Trainer) -> None:
+    (found,) = trainer.run([guarded_here], AHEAD, LONG)
+    assert found == (0, (0, 0))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads the memory of a training process")
 def test_the_waiting_process_holds_no_row_and_its_child_is_gone(trainer: Trainer) -> None:
     (found,) = trainer.run([job(Parrot())], AHEAD, LONG)
     assert isinstance(found, Parrot)
@@ -210,6 +217,12 @@ def test_the_waiting_process_holds_no_row_and_its_child_is_gone(trainer: Trainer
     row = X[17].tobytes()
     assert row in X.tobytes()
     assert not any(row in part for part in memory(pid))
+
+
+def guarded_here() -> tuple[int, tuple[int, int]]:
+    """Whether this process may be dumped, and how large a core file of it may be."""
+    dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)  # PR_GET_DUMPABLE
+    return dumpable, resource.getrlimit(resource.RLIMIT_CORE)
 
 
 def memory(pid: int) -> Iterator[bytes]:

@@ -21,7 +21,6 @@ traceback. Everything heavy is imported by the command that needs it, so
     workload    a label and tables, as they are written
     options     what the commands share: the store, its keys, the clock
     vault       requests, grants, revocations; vault_keys, vault_rows, vault_files: the rest of it
-    memory      a process that has keys or rows of the vault keeps it to itself
     passphrases asked for, or read from a file
     audit       what leaks, measured on stores made for it
     audit_log   what was done with a store: show, verify, export

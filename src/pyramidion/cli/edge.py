@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pyramidion import __version__
 from pyramidion.cli.limits import add_limits, limits_of
-from pyramidion.cli.memory import keep
 from pyramidion.cli.options import Commands, Parser, add_json
 from pyramidion.errors import SchemaError
 
@@ -98,7 +97,6 @@ def edge(arguments: argparse.Namespace) -> None:
     from pyramidion.listening import Certificate, bound
     from pyramidion.web.logs import logged
 
-    keep()
     certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
     callers = Callers(arguments.token_hash_file)
     client = Client(

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli import memory
 from pyramidion.cli.options import Commands, Parser, add_grant, add_store, opened
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.text import several
@@ -83,7 +82,6 @@ def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) ->
     from pyramidion.cli.vault_rows import broker_of
     from pyramidion.storage.disk import read
 
-    memory.keep()
     key, broker = unlocked(arguments.key, arguments, bare=True), broker_of(arguments)
     made = pyramid.erase_from_vault(
         person, read(arguments.grant), key=key, broker=broker, why=arguments.why

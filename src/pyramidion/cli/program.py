@@ -34,6 +34,7 @@ from pyramidion.cli import (
 )
 from pyramidion.cli.options import Parser
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
+from pyramidion.process_memory import protect
 
 MISTAKE, UNUSABLE, UNPAID, INTERRUPTED, UNREAD = 2, 3, 4, 130, 141
 """Exit codes; docs/command-line.md says what each means."""
@@ -46,6 +47,7 @@ def run() -> NoReturn:
     Python owns, and a thread that comes for the interpreter while that goes away takes the
     whole process with it: exit code 134 for a command that had worked.
     """
+    protect()  # every command has keys or rows in its memory
     code = main()
     atexit._run_exitfuncs()
     sys.stdout.flush()

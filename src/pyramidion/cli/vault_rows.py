@@ -14,7 +14,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli import memory
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, folder, ours_to_interrupt
 from pyramidion.cli.passphrases import add_passphrase, unlocked
 from pyramidion.cli.progress import Pace, bar, remark
@@ -81,7 +80,6 @@ def broker(arguments: argparse.Namespace) -> None:
     from pyramidion.vault.broker_http import BrokerServer
     from pyramidion.vault.brokering import announced, broker_at
 
-    memory.keep()
     ours_to_interrupt()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

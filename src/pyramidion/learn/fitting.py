@@ -22,7 +22,6 @@ import json
 import math
 import os
 import pickle
-import resource
 import select
 import signal
 import subprocess
@@ -36,6 +35,7 @@ from typing import IO, Any, TypeVar
 
 from joblib import parallel_config  # type: ignore[import-untyped]
 
+from pyramidion.process_memory import protect
 from pyramidion.threads import BEHIND
 
 HEAD = 8  # bytes of a length
@@ -244,7 +244,7 @@ def _whole(stream: IO[bytes], length: int) -> bytearray:
 
 def main() -> None:
     """Wait for jobs until standard input is closed."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no rows in a core file
+    protect()  # from here on it has rows
     answers = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what estimators print must not get into the answer
