@@ -47,6 +47,7 @@ from pyramidion.people import People
 from pyramidion.populating import Part, Populating, Window
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.records import widths_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
@@ -113,6 +114,7 @@ class Lifecycle:
         self.learn(schema)
         self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
+        self.hot.widths = widths_of(schema)
         self.windows = Populating(settings, strict=schema.unit is not None)
         self.people = People(schema, settings, int(catalogue.about("clock", "0")))
         self.births = Births(settings, self.readings, self.secret, self.people.hidden)

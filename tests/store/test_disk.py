@@ -86,7 +86,7 @@ def test_observing_on_a_full_disk_loses_nothing(disk: Disk, small: Stand) -> Non
     store.observe(batches[0])
     for pages in range(0, 40, 2):
         disk.leave(pages)
-        batch = rows(2_000, seed=pages)
+        batch = rows(800, seed=pages)
         before = cells(populating(store))
         try:
             store.observe(batch, key=f"batch {pages}")
@@ -95,13 +95,13 @@ def test_observing_on_a_full_disk_loses_nothing(disk: Disk, small: Stand) -> Non
             assert "full disk; free some space, nothing was lost" in str(problem)  # noqa: PT017
             assert same(cells(populating(store)), before)
             disk.free()
-            assert store.observe(batch, key=f"batch {pages}").accepted == 2_000
+            assert store.observe(batch, key=f"batch {pages}").accepted == 800
         batches.append(batch)
     disk.free()
     assert refused > 3
     store = small.reopen()
     assert same(cells(populating(store)), exact(store, populating(store), batches))
-    assert store.status().hot_rows == 100 + 20 * 2_000
+    assert store.status().hot_rows == 100 + 20 * 800
 
 
 def test_windows_roll_on_after_a_disk_was_full(disk: Disk, small: Stand) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyramidion.storage.keys import FileHolder
+from tests.store.peopling import a_stand
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -41,6 +42,19 @@ def test_the_file_of_a_step_that_left_is_gone(stand: Stand) -> None:
     store.advance()
     assert file not in stand.files("hot")
     assert len(stand.files("hot")) == 1
+
+
+def test_size_on_disk_does_not_follow_labels_and_keys() -> None:
+    sizes = []
+    for batch in (rows(20_000), rows(20_000, seed=1), rows(1).take([0] * 20_000)):
+        with a_stand() as stand:
+            store = stand.create()
+            observed(store, batch)
+            sealed = "SELECT length(sealed) FROM batches"
+            files = [file.stat().st_size for file in (stand.path / "hot").iterdir()]
+            sizes.append((files, store._lifecycle.catalogue.one(sealed)))
+            stand.close()
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 def test_no_row_stays_longer_than_the_hot_window(stand: Stand) -> None:

@@ -59,7 +59,8 @@ def keys_of(door: Door, data: Any) -> list[int]:
 def stored(door: Door, data: Any) -> Any:
     """Rows as they come back from disk."""
     _, batch = door.arrivals(data)
-    return records.batch_of(records.from_bytes(records.to_bytes(records.table_of(batch))))
+    data = records.to_bytes(records.table_of(batch), records.widths_of(door.schema))
+    return records.batch_of(records.from_bytes(data))
 
 
 @given(st.lists(VALUES, max_size=20))
@@ -191,6 +192,82 @@ def test_a_store_of_mixed_values_counts_them_the_same_after_reopening(stand: Sta
     store.observe(data)
     store = stand.reopen()
     assert same(cells(populating(store)), exact(store, populating(store), [data]))
+
+
+# --- how long a record is ------------------------------------------------------------------
+
+SHORT = st.text(st.characters(codec="ascii"), max_size=10)
+PUBLIC = Schema(
+    time="t",
+    label=Label("y", classes=["no", "yes, surely"]),
+    features=[
+        Categorical("a"),
+        Categorical("b", domain=["x", "a longer value"]),
+        Continuous("size", edges=[0.0, 10.0]),
+    ],
+    unit="who",
+)
+PUBLIC_ROWS = st.fixed_dictionaries(
+    {
+        "t": st.floats(0, 1e10),
+        "y": st.sampled_from(["no", "yes, surely"]),
+        "a": st.none() | SHORT | WHOLE,
+        "b": st.none() | st.sampled_from(["x", "a longer value"]),
+        "size": st.none() | st.floats(-100, 100) | st.integers(-100, 100),
+        "who": SHORT | WHOLE,
+    }
+)
+PUBLIC_DOOR = Door(PUBLIC, Settings(epsilon=1.0), b"a secret of the stream")
+
+
+def record_of(data: Any) -> bytearray:
+    _, batch = PUBLIC_DOOR.arrivals(data)
+    return records.to_bytes(records.table_of(batch), records.widths_of(PUBLIC))
+
+
+@given(st.lists(PUBLIC_ROWS, min_size=1, max_size=40))
+def test_length_follows_from_rows_and_schema(data: list[dict[str, object]]) -> None:
+    expected = records.length_of(len(data), PUBLIC.columns, records.widths_of(PUBLIC))
+    assert len(record_of(data)) == expected
+
+
+@pytest.mark.parametrize("size", [1, 20_000])
+def test_length_does_not_follow_values(size: int) -> None:
+    spread, same_for_all = np.arange(size), np.zeros(size, dtype=np.int64)
+    lengths = {
+        len(
+            record_of(
+                {
+                    "t": np.full(size, START),
+                    "y": np.array(["no", "yes, surely"])[chosen % 2],
+                    "a": np.char.mod("%011d", chosen),
+                    "b": ["x"] * size,
+                    "size": np.where(chosen % 3 == 0, np.nan, 1.0),
+                    "who": chosen,
+                }
+            )
+        )
+        for chosen in (spread, same_for_all)
+    }
+    assert len(lengths) == 1
+
+
+@pytest.mark.parametrize("longer", [1, 10, 100, 1_000])
+def test_long_texts_double_the_length(longer: int) -> None:
+    rows = [{"t": START, "y": "no", "a": "x" * longer, "b": "x", "size": 1.0, "who": 1}] * 1_000
+    usual = records.length_of(1_000, PUBLIC.columns, records.widths_of(PUBLIC))
+    length = len(record_of(rows))
+    assert length / usual in (1, 2, 4, 8, 16)
+    assert (length > usual) == (longer >= 100)
+
+
+def test_compressed_records_of_older_stores_can_be_read() -> None:
+    table = pa.table({"a": ["x", None], "b": [1, 2]})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    assert records.from_bytes(bytes(sink.getvalue()) + bytes(1_000)).equals(table)
 
 
 def test_columns_can_be_left_out() -> None:

@@ -55,6 +55,15 @@ class Receipt:
     late: int
     blanked: int = 0
 
+    @property
+    def public(self) -> dict[str, int]:
+        """What a sender may be told: all but ``blanked``.
+
+        How many rows are blanked follows from the rows that others sent of the same person, and
+        from whether the person was erased.
+        """
+        return {"accepted": self.accepted, "refused": self.refused, "late": self.late}
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -248,6 +257,8 @@ class HotWindow:
         self._segments = segments
         self._settings = settings
         self._slots = Slots.of_steps(settings)
+        self.widths: records.Widths = {}
+        """What the length of a record follows from, besides the number of its rows."""
         rows = catalogue.all("SELECT * FROM steps ORDER BY number")
         self.steps = [self._step(row) for row in rows]
         self._blanked = {
@@ -293,7 +304,8 @@ class HotWindow:
         """
         step = self._current(now) if before is None else before.step
         made = Appended(step, step.length if before is None else before)
-        make, key, context = partial(records.to_bytes, table), step.key.key, f"batch {number}"
+        make = partial(records.to_bytes, table, self.widths)
+        key, context = step.key.key, f"batch {number}"
         append = self._segments.append
         made.written = append(step.file, made.start, make, key, context, last=last)
         return made
@@ -502,7 +514,7 @@ class HotWindow:
                 table = records.from_bytes(data)
                 left = ~gone(table)
                 kept = records.some(table, np.flatnonzero(left))
-                self._again(new, batch.less(left), kept, least=len(data))
+                self._again(new, batch.less(left), kept, len(data))
 
         return [(step, self._rewritten(step, made)) for step in self.steps]
 
@@ -514,7 +526,7 @@ class HotWindow:
         return new
 
     def _again(self, new: Step, batch: Stored, table: pa.Table, least: int = 0) -> None:
-        make = partial(records.to_bytes, table, least)
+        make = partial(records.to_bytes, table, self.widths, batch.receipt.accepted, least)
         start, context = new.length, f"batch {batch.number}"
         length = self._segments.append(new.file, start, make, new.key.key, context).result()
         new.batches.append(replace(batch, start=start, length=length))
