@@ -30,9 +30,8 @@ from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle, owner
 from pyramidion.nodes import Node
 from pyramidion.populating import Window
+from pyramidion.storage.data_keys import OF_PERSON
 from pyramidion.superseding import settle
-
-WHAT = "rows of a person"
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,12 @@ def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Era
 
         def after() -> None:
             for each in held:
-                each.after, each.fresh = last, 0
+                each.after = last  # the next checkpoint comes when it would have come
             store.hot.replaced(made)
             store.people.fill(keep)
 
         old = [step.key.id for step, _ in made]
-        store.erase(WHAT, why, now, keys=old, before=before, after=after)
+        store.erase(OF_PERSON, why, now, keys=old, before=before, after=after)
     reach("person.after")
     if problem is not None:
         raise problem

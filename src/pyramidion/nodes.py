@@ -32,7 +32,7 @@ class Node:
     members: set[int] = field(default_factory=set)
     """The windows whose rows it takes."""
     fresh: int = 0
-    """Rows counted since that checkpoint."""
+    """Rows counted since the last checkpoint that was due: the erasure of a person makes others."""
     closed: bool = False
     """Whether it is being sealed: no more windows join it."""
 

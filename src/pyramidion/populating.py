@@ -33,7 +33,7 @@ class Window:
     after: int
     """The checkpoint on disk has all batches up to this one."""
     fresh: int = 0
-    """Rows counted since that checkpoint."""
+    """Rows counted since the last checkpoint that was due: the erasure of a person makes others."""
     closed: bool = False
     """Whether it is being sealed: it takes no more rows."""
 

@@ -16,6 +16,7 @@ from pyramidion.lifecycle import Leaving, Lifecycle
 from pyramidion.node_ends import close_nodes, over
 from pyramidion.nodes import Node
 from pyramidion.populating import Window
+from pyramidion.storage.data_keys import PAST
 from pyramidion.storage.hot import Step
 from pyramidion.superseding import drop_bins, superseded
 from pyramidion.trials import drop_failed, drop_orphans
@@ -148,8 +149,7 @@ class Schedule:
         told = [f"hot step {step.number}" for step in steps]
         told += [f"window {number}" for number in past]
         told += [f"node {number}" for number in store.nodes_over(past, "retired")]
-        why = "past its time"
-        store.erase(", ".join(told), why, now, steps=steps, windows=past)
+        store.erase(", ".join(told), PAST, now, steps=steps, windows=past)
         later = self._left()
         problem = problem or later
         if problem is not None:

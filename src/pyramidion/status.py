@@ -12,6 +12,7 @@ from pyramidion.clocks import ClockStatus
 from pyramidion.guarantee import Guarantee
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
+from pyramidion.storage.data_keys import OF_PERSON, OF_VAULT, PAST
 
 if TYPE_CHECKING:
     from pyramidion.shards import ShardStatus
@@ -61,6 +62,13 @@ class Deletion:
     holder: str
     at: int
     done: int | None
+
+    @property
+    def of_person(self) -> bool:
+        """Whether a person was erased: from the hot rows, or from a file of the vault."""
+        if self.what.startswith(OF_VAULT):  # how older versions recorded that
+            return self.why != PAST
+        return self.what.startswith(OF_PERSON)
 
 
 COUNTED = ("populating", "sealed", "retired")

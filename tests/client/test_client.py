@@ -45,7 +45,7 @@ def test_rows_are_observed_and_the_receipt_comes_back(
     client: Client, store: Pyramid, stand: Stand
 ) -> None:
     before = hot(store)
-    assert client.observe("flights", rows(5, stand.clock.now)) == Receipt(5, 0, 0, 0)
+    assert client.observe("flights", rows(5, stand.clock.now)) == Receipt(5, 0, 0)
     assert client.observe("flights", rows(5, stand.clock.now).to_pylist()).accepted == 5
     assert client.observe("flights", rows(1, stand.clock.now).to_pylist()[0]).accepted == 1
     assert hot(store) == before + 11
@@ -57,7 +57,7 @@ def test_bad_rows_refuse_the_batch_or_are_left_out(client: Client, stand: Stand)
     with pytest.raises(ObservationError) as refusal:
         client.observe("flights", good + bad)
     assert list(refusal.value.problems.values()) == [[3, 4]]
-    assert client.observe("flights", good + bad, errors="skip") == Receipt(3, 2, 0, 0)
+    assert client.observe("flights", good + bad, errors="skip") == Receipt(3, 2, 0)
 
 
 def test_features_are_those_of_the_store(client: Client, store: Pyramid) -> None:

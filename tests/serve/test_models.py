@@ -37,8 +37,35 @@ def test_a_model_is_told_with_its_recipe_and_state(modelled: Inside) -> None:
     assert told["name"] == "m"
     assert told["available"]
     assert told["classes"] == [0, 1]
-    assert told["rows"] == 200
     assert told in caller.get(MODELS).json()["models"]
+
+
+def test_what_a_model_learned_from_is_for_trainers(modelled: Inside) -> None:
+    shown = [modelled.caller(role).get(f"{MODELS}/m").json() for role in ("train", "predict")]
+    names = ("why", "rows", "trained", "took")
+    assert [shown[0][name] for name in names[:2]] == ["", 200]
+    assert all(shown[1][name] is None for name in names)
+    assert {n: v for n, v in shown[0].items() if n not in names}.items() <= shown[1].items()
+
+
+def test_why_a_model_is_unavailable_is_for_trainers(inside: Inside) -> None:
+    inside.create()
+    inside.fill()
+    inside.caller("train").put(f"{MODELS}/m", json={"estimator": "LogisticRegression"})
+    inside.clock.pass_(4 * DAY)
+    inside.service._streams["s"].pyramid.advance()
+    row = rows(1, inside.clock.now).drop_columns(["y"]).to_pylist()
+    for method, path, given in (
+        ("GET", "export", {}),
+        ("POST", "predictions", {"json": row}),
+    ):
+        told = {
+            roles: inside.caller(*roles).request(method, f"{MODELS}/m/{path}", **given).json()
+            for roles in (("predict",), ("predict", "train"))
+        }
+        messages = [each["error"]["message"] for each in told.values()]
+        assert messages[0] == "model 'm' is unavailable; a token with the role train is told why"
+        assert "the hot window is empty" in messages[1]
 
 
 def test_predictions_over_http_are_those_of_the_store(modelled: Inside) -> None:

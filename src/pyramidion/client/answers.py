@@ -17,18 +17,17 @@ NOT_OURS = "the service answers in a way that this version does not know; upgrad
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a batch; see `pyramidion.Receipt`, which a store gives."""
+    """What became of a batch, as far as a sender may know; see `pyramidion.Receipt`."""
 
     accepted: int
     refused: int
     late: int
-    blanked: int = 0
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
         """From what the service told."""
         try:
-            names = ("accepted", "refused", "late", "blanked")
+            names = ("accepted", "refused", "late")
             return cls(**{name: int(told.get(name, 0)) for name in names})
         except (TypeError, ValueError, AttributeError):
             raise UnreachableError(NOT_OURS) from None

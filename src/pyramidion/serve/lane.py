@@ -119,7 +119,7 @@ class Taken:
 
     def _observed(self, promise: Kept[Receipt]) -> None:
         try:
-            told = answer(vars(promise.result()))
+            told = answer(promise.result().public)
         except Exception as problem:
             told = _refused(problem)
         self._answer(told)

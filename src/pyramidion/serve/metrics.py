@@ -44,7 +44,6 @@ OF_STREAMS = {
     "retrain_failures": ("models that could not be trained the last time, now", ()),
     "shard_missing_windows": ("windows of other shards that the sum lacks, unreadable", ()),
     "vault_backlog_files": ("sealed files that the vault has not taken yet", ()),
-    "vault_backlog_bytes": ("their bytes", ()),
     "vault_backlog_seconds": ("since the newest rows of the oldest of them came", ()),
     "vault_waiting_rows": ("hot rows that are in no sealed file yet", ()),
     "trouble": ("1 when what is due could not be done, or the stream not looked at", ()),
@@ -165,7 +164,6 @@ def _of_status(status: Status) -> Iterator[Told]:
     vault = status.vault
     if vault is not None:
         yield "vault_backlog_files", (), vault.backlog_files
-        yield "vault_backlog_bytes", (), vault.backlog_bytes
         yield "vault_waiting_rows", (), vault.waiting_rows
         since = status.at if vault.backlog_since is None else vault.backlog_since
         yield "vault_backlog_seconds", (), (status.at - since) / SECOND

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 from starlette.responses import Response
 
-from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
+from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by, unexplained
 from pyramidion.serve.shapes import BYTES, SIGNED
 from pyramidion.signed import sign
 from pyramidion.web.shapes import Asked
@@ -50,7 +50,8 @@ async def card(call: Call) -> Response:
 async def export(call: Call) -> Response:
     """A model for an edge: signed, as raw as its rows (P1), ending as it does; audited."""
     name = model_of(call.pyramid, call.asked("model")).name
-    header, payload = await apart(lambda: call.pyramid.export(name))
+    with unexplained(call, name):
+        header, payload = await apart(lambda: call.pyramid.export(name))
     data = await apart(lambda: sign(call.service.signer, MODEL, call.stream.name, header, payload))
     await read_by(call, "model")
     about = {"Expires": _date(header["expires"]), "Cache-Control": "no-store"}

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.learn.models import Model
+from pyramidion.serve.access import Token
 from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
 from pyramidion.serve.workloads import FIELDS, workload_from
 from pyramidion.web.bodies import answer, body_of, kind_of, object_from
@@ -26,7 +27,7 @@ routes = Routes()
 )
 async def models(call: Call) -> Response:
     """The registered models."""
-    return answer({"models": [told(model) for model in call.pyramid.models.values()]})
+    return answer({"models": [told(model, call.caller) for model in call.pyramid.models.values()]})
 
 
 @routes.add(
@@ -34,7 +35,7 @@ async def models(call: Call) -> Response:
 )
 async def model(call: Call) -> Response:
     """One model: what it is, whether it is available, and if not, why."""
-    return answer(told(model_of(call.pyramid, call.asked("model"))))
+    return answer(told(model_of(call.pyramid, call.asked("model")), call.caller))
 
 
 @routes.add(
@@ -59,7 +60,7 @@ async def register(call: Call) -> Response:
     def registered() -> Model:
         return call.pyramid.register(name, estimator_named(kind, params), **workload)
 
-    return answer(told(await apart(registered)))
+    return answer(told(await apart(registered), call.caller))
 
 
 @routes.add(
@@ -78,7 +79,7 @@ async def unregister(call: Call) -> Response:
 async def retrain(call: Call) -> Response:
     """Train a model again now; what serves goes on until it is ready."""
     name = model_of(call.pyramid, call.asked("model")).name
-    return answer(told(await apart(lambda: call.pyramid.retrain(name))))
+    return answer(told(await apart(lambda: call.pyramid.retrain(name)), call.caller))
 
 
 @routes.add("GET", "/streams/{stream}/models/{model}/loss", "train", gives=json_of(named("Loss")))
@@ -92,8 +93,13 @@ async def loss(call: Call) -> Response:
     return answer(about | {"guarantee": found.guarantee.to_dict()})
 
 
-def told(model: Model) -> dict[str, Any]:
-    """A model in plain values."""
+def told(model: Model, caller: Token) -> dict[str, Any]:
+    """A model in plain values.
+
+    How many rows it has learned from, when, how long that took and why it failed follow from the
+    rows, and from the erasure of a person: they are for who may read the rows.
+    """
+    about = {"why": model.why, "rows": model.rows, "trained": model.trained, "took": model.took}
     return {
         "name": model.name,
         "estimator": model.recipe,
@@ -101,9 +107,6 @@ def told(model: Model) -> dict[str, Any]:
         "classes": list(model.classes),
         "available": model.available,
         "version": model.version,
-        "why": model.why,
-        "rows": model.rows,
-        "trained": model.trained,
-        "took": model.took,
         "expires": model.expires,
+        **(about if "train" in caller.roles else dict.fromkeys(about)),
     }

@@ -17,7 +17,16 @@ from starlette.responses import Response
 
 from pyramidion.errors import FormatError
 from pyramidion.learn.models import Model
-from pyramidion.serve.routing import SMALL, Call, Routes, apart, asked_for, model_of, rows_in
+from pyramidion.serve.routing import (
+    SMALL,
+    Call,
+    Routes,
+    apart,
+    asked_for,
+    model_of,
+    rows_in,
+    unexplained,
+)
 from pyramidion.serve.shapes import ASKED
 from pyramidion.threads import emptied
 from pyramidion.web.bodies import JSON, answer, arrow, body_of, kind_of, wants_arrow
@@ -123,7 +132,8 @@ def _many(call: Call, name: str, rows: Any) -> Response:
     """Predictions of many rows, or of a model that is to be trained first."""
     store = call.pyramid
     if not model_of(store, name).available:
-        store.predict(name, [])  # waits for its training, or says why there is none
+        with unexplained(call, name):
+            store.predict(name, [])  # waits for its training, or says why there is none
     model, snapshot = model_of(store, name), store.snapshot()
     if probable(model):
         found = _asked(model, lambda begun: begun.predict_proba(snapshot, rows))

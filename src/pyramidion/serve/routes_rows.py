@@ -69,7 +69,7 @@ async def observe(call: Call) -> Response:
         return answer(await _in_parts(call, given, most, arrival))
     stream = call.stream
     receipt = await stream.bell.answer(stream.observe(arrival, given.number, given.size))
-    return answer(vars(receipt))
+    return answer(receipt.public)
 
 
 async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[str, int]:
@@ -91,7 +91,7 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
         except (StateError, StorageError) as problem:
             kind = StateError if isinstance(problem, StateError) else StorageError
             raise kind(f"{_in_already(start)}{problem}") from None
-        told.update(vars(receipt))
+        told.update(receipt.public)
     return dict(told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
@@ -18,6 +19,9 @@ from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 from pyramidion.web.bodies import DIGITS, LINES, answer, body_of, kind_of, object_from
 from pyramidion.web.shapes import FREE, NAMES, TEXT, WHOLE, Asked, json_of, listed, named, whole
+
+if TYPE_CHECKING:
+    from pyramidion.vault.files import VaultStatus
 
 routes = Routes()
 
@@ -58,12 +62,25 @@ async def status(call: Call) -> Response:
 
 
 def _told(stream: Stream) -> dict[str, object]:
-    told = stream.pyramid.status().to_dict()
-    del told["path"]  # where it lies is nobody's business,
-    vault = told.get("vault")
-    if isinstance(vault, dict):
-        del vault["url"]  # nor where its history does
+    """The status, as far as it is for every token.
+
+    Not where the stream and its vault lie; and nothing that follows from the contents of rows or
+    from the erasure of a person: the bytes of the catalogue and of compressed files do.
+    """
+    found = stream.pyramid.status()
+    told = found.to_dict()
+    del told["path"], told["bytes"]
+    told["deletions"] = [asdict(each) for each in found.deletions if not each.of_person]
+    if found.vault is not None:
+        told["vault"] = public_vault(found.vault)
     return {"stream": stream.name, **told}
+
+
+def public_vault(vault: VaultStatus) -> dict[str, object]:
+    """The status of a vault without the place of its files, and without their compressed size."""
+    told = asdict(vault)
+    del told["url"], told["backlog_bytes"]
+    return told
 
 
 @routes.add("GET", "/streams/{stream}/pyramid", *ANY, gives=json_of(named("Layers")))
@@ -266,7 +283,9 @@ async def verification(call: Call) -> Response:
 @routes.add("POST", "/streams/{stream}/advance", "admin", gives=json_of(FREE))
 async def advance(call: Call) -> Response:
     """Do what is due."""
-    return answer(asdict(await apart(call.pyramid.advance)))
+    told = asdict(await apart(call.pyramid.advance))
+    del told["checkpoints"]  # the erasure of a person makes some beforehand
+    return answer(told)
 
 
 @routes.add(

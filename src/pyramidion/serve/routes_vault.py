@@ -8,7 +8,6 @@ could not have it signed unseen, nor open what is granted.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError, MissingError
 from pyramidion.exposure import interval
 from pyramidion.serve.grants import granted
+from pyramidion.serve.routes_store import public_vault
 from pyramidion.serve.routing import Call, Routes, apart
 from pyramidion.serve.shapes import DRAFT
 from pyramidion.web.bodies import answer, body_of, kind_of, object_from
@@ -33,10 +33,7 @@ FIELDS = ("from", "to", "columns", "reason", "engineer", "key", "broker")
 @routes.add("GET", "/streams/{stream}/vault", "admin", gives=json_of(FREE))
 async def vault(call: Call) -> Response:
     """What the vault holds, and what is on its way to it."""
-    found = await apart(_of(call).status)
-    told = asdict(found)
-    del told["url"]  # where it lies is nobody's business
-    return answer(told)
+    return answer(public_vault(await apart(_of(call).status)))
 
 
 @routes.add(

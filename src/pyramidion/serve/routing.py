@@ -6,7 +6,8 @@ caller's token must be for it. What an endpoint raises becomes the one shape of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -243,6 +244,19 @@ def refuse_unguarded(app: FastAPI) -> None:
         path, guarded = getattr(route, "path", ""), getattr(route, "endpoint", None)
         if not hasattr(guarded, GUARDED) and path not in OPEN:
             raise StateError(f"{path} is open to everybody; give it roles, or add it to OPEN")
+
+
+@contextmanager
+def unexplained(call: Call, model: str) -> Iterator[None]:
+    """Why a model is unavailable follows from hot rows: only callers with ``train`` are told."""
+    try:
+        yield
+    except StateError:
+        if "train" in call.caller.roles or not model_of(call.pyramid, model).why:
+            raise
+        raise StateError(
+            f"model {model!r} is unavailable; a token with the role train is told why"
+        ) from None
 
 
 def model_of(pyramid: Pyramid, name: str) -> Model:

@@ -32,6 +32,7 @@ from pyramidion.web.shapes import (
 TOML = "application/toml"
 BYTES = "application/octet-stream"
 
+TRAINER: Shape = {"description": "for tokens with the role train; null for others"}
 _WORKLOAD: dict[str, Shape] = {
     "label": {"type": ["string", "null"]},
     "only": {"type": ["array", "null"], "items": TEXT, "description": 'tables; a group as "a,b"'},
@@ -44,7 +45,7 @@ _WORKLOAD: dict[str, Shape] = {
 }
 
 NAMED: dict[str, Shape] = COMMON | {
-    "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE, blanked=WHOLE),
+    "Receipt": whole(accepted=WHOLE, refused=WHOLE, late=WHOLE),
     "SchemaFile": closed(
         ("schema",),
         schema=TEXT | {"description": "the text of a schema file"},
@@ -87,9 +88,8 @@ NAMED: dict[str, Shape] = COMMON | {
         summarised_rows=WHOLE,
         windows=listed(named("Window")),
         tables=listed(named("Table")),
-        deletions=listed(FREE),
+        deletions=listed(FREE, description="of steps, windows and tables; never of a person"),
         guarantee={"oneOf": [named("Guarantee"), {"type": "null"}]},
-        bytes=WHOLE,
         due=FLAG,
     ),
     "Layers": whole(
@@ -150,12 +150,12 @@ NAMED: dict[str, Shape] = COMMON | {
         merge=listed({}),
         classes=listed(VALUE),
         available=FLAG,
-        why=TEXT,
         version=WHOLE,
-        rows=WHOLE,
-        trained=TIME,
-        took=SOME,
         expires=TIME,
+        why=TRAINER | {"type": ["string", "null"]},
+        rows=TRAINER | {"type": ["integer", "null"]},
+        trained=TRAINER | TIME,
+        took=TRAINER | SOME,
     ),
     "Loss": whole(
         model=TEXT,

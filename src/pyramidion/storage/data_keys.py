@@ -27,6 +27,9 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
 from pyramidion.storage.keys import KeyHolder, StoreKey
 
+OF_PERSON, OF_VAULT, PAST = "rows of a person", "vault file of", "past its time"
+"""How deletion records begin, of a person and of a vault's file; why something went by itself."""
+
 
 @dataclass(frozen=True)
 class DataKey:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyramidion.errors import SchemaError, StateError
-from pyramidion.storage.data_keys import DataKey
+from pyramidion.storage.data_keys import OF_PERSON, OF_VAULT, PAST, DataKey
 from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
@@ -164,7 +164,7 @@ class Vault:
             return
         rows = self._files.past(kept, now)
         if rows:
-            self._erase(rows, "past its time", now)
+            self._erase(rows, PAST, now, of_person=False)
         self._oldest = self._files.oldest()
 
     def _erase(
@@ -173,10 +173,13 @@ class Vault:
         why: str,
         now: int,
         anew: SealedFile | None = None,
+        *,
+        of_person: bool = True,
     ) -> None:
         """Destroy the locks of files, then have their objects deleted.
 
-        ``anew``: the file that has what is left of their rows.
+        ``anew``: the file that has what is left of their rows. The deletion record says whether
+        they go for the sake of a person, which not everybody is told.
         """
 
         def forget() -> None:
@@ -191,7 +194,8 @@ class Vault:
                 self._log.note("vault.erased", now, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
-        what = ", ".join(f"vault file of {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
+        what = ", ".join(f"{OF_VAULT} {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
+        what = f"{OF_PERSON} in {what}" if of_person else what
         # Without locks, too: no backup from before may bring a file back from its backlog.
         self._parts.erase(what, why, now, keys=locks, before=forget)
         for row in rows:

@@ -27,7 +27,7 @@ from pyramidion.web.bodies import ARROW
 from pyramidion.web.connections import connections
 from pyramidion.web.limits import Limits
 from pyramidion.web.logs import logged
-from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny
+from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
 
 STREAM, OTHER, MODEL = "flights", "clicks", "late"
 MARKER = "Zq7marker"
@@ -38,9 +38,15 @@ class Guarded:
     """A service with two streams, one of them filled, and tokens for every role."""
 
     def __init__(
-        self, folder: Path, limits: Limits | None = None, *, open_metrics: bool = False
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        *,
+        open_metrics: bool = False,
+        now: float = START,
     ) -> None:
         self.clock = Clock()
+        self.clock.now = now
         self.service = Service(
             folder / "data",
             keys=f"file:{folder}/keys/{{stream}}.key",

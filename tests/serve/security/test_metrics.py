@@ -202,7 +202,7 @@ def sealed(tmp_path: Path, fresh: Callable[..., Guarded]) -> Guarded:
 def test_rows_that_wait_for_the_vault_are_told(sealed: Guarded) -> None:
     sealed.pyramid("sealed").observe(rows(5, sealed.clock.now))
     assert value(sealed, "vault_waiting_rows", stream="sealed") == 5
-    for name in ("files", "bytes", "seconds"):
+    for name in ("files", "seconds"):
         assert value(sealed, f"vault_backlog_{name}", stream="sealed") == 0
     assert samples(sealed, "vault_waiting_rows", stream=STREAM) == []
 
@@ -214,7 +214,6 @@ def test_a_vault_that_takes_nothing_has_its_backlog_told(sealed: Guarded) -> Non
     vault_of(store).seal()
     sealed.clock.pass_(90.0)
     assert value(sealed, "vault_backlog_files", stream="sealed") == 1
-    assert value(sealed, "vault_backlog_bytes", stream="sealed") > 100
     assert value(sealed, "vault_backlog_seconds", stream="sealed") == 90
     assert value(sealed, "vault_waiting_rows", stream="sealed") == 0
     place.left = 0  # it is back
