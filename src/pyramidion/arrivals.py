@@ -136,9 +136,8 @@ class Arrivals:
             if self.vault is not None:
                 self.vault.ready()
             group = self._waiting(arrivals, answers)
-            latest = now + self._lifecycle.settings.max_skew_us
             while group:
-                self._turn(group, answers, now, latest, (resume, history))
+                self._turn(group, answers, now, (resume, history))
                 group = [each for each in group if each.place not in answers]
         except PyramidionError as problem:
             for place in range(len(arrivals)):
@@ -160,7 +159,6 @@ class Arrivals:
         group: Sequence[Waiting],
         answers: Answers,
         now: int,
-        latest: int,
         origin: Origin,
     ) -> None:
         """Answer some of a group, at best all.
@@ -172,7 +170,8 @@ class Arrivals:
         with lifecycle.arrivals:
             self._answer_seen(group, answers)
             door, last = lifecycle.door, lifecycle.last_batch()
-            now = lifecycle.people.arrival(now)
+            now = self._arrival(now, origin)
+            latest = self._clock.horizon(now) + lifecycle.settings.max_skew_us
         group = [each for each in group if each.place not in answers]
         refused: Answers = {}
         bundles = self._bundles(group, door, latest, refused)
@@ -183,7 +182,7 @@ class Arrivals:
         taken, vault = list[Taken](), self.vault
         with lifecycle.arrivals:
             if door is lifecycle.door and last == lifecycle.last_batch():
-                now = lifecycle.people.arrival(now)
+                now = self._arrival(now, origin)
                 taken = self._take(bundles, answers, now, origin)
                 _answer_refused(group, refused, answers)
             for each in taken:
@@ -192,6 +191,11 @@ class Arrivals:
         for call in self.taken:
             for each in taken:
                 call(each.number, each.bundle.found, each.bundle.batch)
+
+    def _arrival(self, now: int, origin: Origin) -> int:
+        """When rows arrive that asked for the time before; rows of a history say it themselves."""
+        live = now if origin[1] else self._clock.arrival(now)
+        return self._lifecycle.people.arrival(live)
 
     def _answer_seen(self, group: Sequence[Waiting], answers: Answers) -> None:
         asked = {each.once for each in group if each.once is not None}

@@ -27,6 +27,8 @@ from pyramidion.checks import encodable
 from pyramidion.errors import SchemaError
 
 GENESIS, COPIED, RESTORED = "log.genesis", "store.copied", "store.restored"
+CONFIRMED = "clock.confirmed"
+"""The one kind of entry that may be earlier than the one before: a person set the clock."""
 NOTHING = "0" * 64
 """The hash that stands before entry 0."""
 
@@ -170,7 +172,8 @@ def signed(
     if before is None:
         number, previous = 0, NOTHING
     else:
-        number, previous, at = before.number + 1, before.hash, max(at, before.at)
+        number, previous = before.number + 1, before.hash
+        at = at if kind == CONFIRMED else max(at, before.at)
     draft = Entry(number, at, kind, facts, previous, public(following), "", "")
     told = canonical(_fields(draft, "signature", "hash")).encode()
     signature = Ed25519PrivateKey.from_private_bytes(private).sign(told).hex()
@@ -255,7 +258,7 @@ class Chain:
             yield f"{name} does not follow the entry before it: one of them was changed"
         if not entry.signed_by(entry.signer(before)):
             yield f"{name} is not signed by the key that the entry before it names"
-        if before is not None and entry.at < before.at:
+        if before is not None and entry.at < before.at and entry.kind != CONFIRMED:
             yield f"{name} is earlier than the entry before it"
 
     def end(self) -> Verification:

@@ -32,7 +32,9 @@ def awaken(store: Lifecycle) -> None:
     for row in store.tables.nodes("populating"):
         store.adopt_node(row["node"], store.tables.of(row), row["after"])
     _replay(store)
-    _recall(store)
+    store.leaving.append(lambda leaving: store.forget_people(leaving.now))
+    store.forget_people(int(store.catalogue.one("SELECT max(at) FROM deletions") or 0))
+    recall(store)
 
 
 def _load_complete(store: Lifecycle) -> None:
@@ -88,10 +90,8 @@ def _names_by_window(store: Lifecycle) -> dict[int, Collection[str]]:
     return sealed | {n: window.arena.layout.index for n, window in store.populating.items()}
 
 
-def _recall(store: Lifecycle) -> None:
+def recall(store: Lifecycle) -> None:
     """Count the people of the running block again: their rows are hot, or they were erased."""
-    store.leaving.append(lambda leaving: store.forget_people(leaving.now))
-    store.forget_people(int(store.catalogue.one("SELECT max(at) FROM deletions") or 0))
     arrived = store.catalogue.all("SELECT number, arrived FROM batches")
     running = {row["number"] for row in arrived if store.people.is_running(row["arrived"])}
     for number, table, _ in store.hot.batches(lambda number, _: number in running):

@@ -89,7 +89,7 @@ def take_over(store: Lifecycle, now: int) -> None:
             store.erase("keys of other copies", "restored from a backup", now, before=before)
         windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
         store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
-        for window in store.windows.taking():
+        for window in store.windows.all():
             store.close_window(window, now)
         close_nodes(store, now, every=True)
         store.catalogue.note(copy="")

@@ -12,6 +12,11 @@ A table store may lose what it has, all or a part, and say nothing. So every min
 whether every chunk of its own is there, and gives again what is not.
 
 Only what is sealed is given, and only once nothing opens a populating state of it any more.
+
+Every hour the manifest is told again, also where nothing is new: that is how others know that a
+shard is alive. Who is alive forgets its own windows. Those of others that are past their time by
+the own clock are forgotten where another shard that is alive has come as far, or where none is: one
+shard whose clock is ahead forgets nothing for the others, and one that is lost keeps nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +46,8 @@ from pyramidion.storage.tables import TableStore
 AWAY = (StorageError, UnreachableError, FormatError, ExpiredError)
 """What a table store that is down, full, emptied or tampered with raises."""
 SWEEP = 60_000_000  # microseconds between looks whether all is there that was given
+BEAT = 3_600_000_000  # microseconds after which a manifest is told again
+SILENT = 2 * BEAT  # and after which a shard that told nothing is not counted as alive
 
 
 class Giving:
@@ -62,6 +69,14 @@ class Giving:
         """When the table store had all that it should; None: not at the last look."""
         self._shared: tuple[SharedWindow, ...] | None = None
         """The published windows of the stream, as they were at the last look."""
+        self._beat: int | None = None
+        """When the manifest was told last; None: not since the store was opened."""
+        self._heard: dict[str, tuple[int, int]] = {}
+        """Of the other active shards, what each told last, by number, and when that was seen."""
+        self.passed: dict[str, int] = {}
+        """The first slot that rows can still come to in other shards, as these told."""
+        self.ahead: set[str] = set()
+        """Shards with windows that are past their time by no clock but the own."""
 
     def windows(self) -> dict[str, int]:
         """The numbers of the own sealed windows, by what their tables are called."""
@@ -75,7 +90,9 @@ class Giving:
         Raises where that cannot be done; a holder that is away while nothing is due is none's harm.
         """
         try:
-            self._shared = self._roster.entries().windows
+            entries = self._roster.entries()
+            self._shared = entries.windows
+            self._hear(entries, now)
         except KeyHolderError:
             if self._shared is None or self._over(now):
                 raise
@@ -92,11 +109,39 @@ class Giving:
     def _over(self, now: int) -> list[SharedWindow]:
         """Of the keys that were there at the last look, those that are to go."""
         mine, name = self.windows(), self._shard.name
-        return [
+        own = [window for window in self._shared or () if window.shard == name]
+        others = [window for window in self._shared or () if window.shard != name]
+        past = [window for window in others if window.until <= now]
+        over = [window for window in past if self._is_agreed(window.until, now)]
+        self.ahead = {window.shard for window in past if window not in over}
+        return over + [
             window
-            for window in self._shared or ()
-            if window.until <= now or (window.shard == name and window.file not in mine)
+            for window in own
+            if window.until <= now
+            or window.file not in mine
+            or window.until != self._until(mine[window.file])  # dated anew by another clock
         ]
+
+    def _hear(self, entries: Entries, now: int) -> None:
+        """Note which of the others have told something since the last look."""
+        heard = self._heard
+        self._heard = {
+            name: heard[name]
+            if name in heard and heard[name][0] == member.serial
+            else (member.serial, now)
+            for name, member in entries.members.items()
+            if member.active and name != self._shard.name
+        }
+
+    def _is_agreed(self, until: int, now: int) -> bool:
+        """Whether it is as late for another shard that is alive, or none is."""
+        settings = self._store.settings
+        slots = Slots(int(settings.window_us or 1), settings.origin_us)
+        alive = [name for name, (_, seen) in self._heard.items() if now < seen + SILENT]
+        return not alive or any(self.passed.get(name, 0) >= slots.at(until) for name in alive)
+
+    def _until(self, number: int) -> int:
+        return self._facts(number)["start"] + self._store.settings.retention_us
 
     def _sweep(self, entries: Entries) -> set[str]:
         """Delete what crashes left; the own windows that the table store does not have whole."""
@@ -159,7 +204,7 @@ class Giving:
 
     def _publish(self, number: int, file: str, now: int, lost: SharedWindow | None) -> None:
         """Publish a window, in place of what is left of it where it was published before."""
-        until = self._facts(number)["start"] + self._store.settings.retention_us
+        until = self._until(number)
         arena = self._store.tables.sealed(number)
         reach("share.before")
         life = max(1.0, (until - now) / 1e6)
@@ -186,13 +231,14 @@ class Giving:
                 f"any more; restore the key holder, or join the stream with a new store"
             )
         manifest = self.manifest(now)
-        if not self._retell and self._told == (member.manifest, manifest):
+        beaten = self._beat is not None and self._beat <= now < self._beat + BEAT
+        if beaten and not self._retell and self._told == (member.manifest, manifest):
             return
         held = manifests.put(self._tables, manifest, self._owner)
         reach("share.written")
         self._roster.tell(self._shard.name, held)
         reach("share.told")
-        self._told, self._retell = (held, manifest), False
+        self._told, self._retell, self._beat = (held, manifest), False, now
         if member.manifest is not None:
             with suppress(*AWAY):
                 chunks = manifests.chunks_of(member.manifest)

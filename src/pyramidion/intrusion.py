@@ -15,7 +15,7 @@ Nothing that is written from here on opens with a key that was there before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -38,16 +38,33 @@ class Reseed:
 def reseed(store: Lifecycle, why: str, now: int) -> Reseed:
     """End all populating windows and begin one on fresh noise; again is harmless."""
     with store.moves:
+        full, empty = end_windows(store, why, now)
+        opened = store.open(_slot(store, now), now)
+        return Reseed(full, empty, opened)
+
+
+def end_windows(
+    store: Lifecycle,
+    why: str,
+    now: int,
+    *,
+    also: Callable[[], None] = lambda: None,
+    keys: Collection[int] = (),
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """End all populating windows, nodes and hot steps in one erasure: those sealed, and dropped.
+
+    ``also`` changes the catalogue in its transaction; ``keys`` die with it.
+    """
+    with store.moves:
         store.settle(now)
         windows, steps = _closed(store, now)
         full = [window for window in windows if window.arena.rows]
         empty = [window for window in windows if not window.arena.rows]
         reach("reseed.closed")
-        _end(store, full, empty, steps, why, now)
+        _end(store, full, empty, steps, why, now, also, keys)
         reach("reseed.ended")
         store.publish()
-        opened = store.open(_slot(store, now), now)
-        return Reseed(_numbers(full), _numbers(empty), opened)
+        return _numbers(full), _numbers(empty)
 
 
 def _closed(store: Lifecycle, now: int) -> tuple[list[Window], list[Step]]:
@@ -75,6 +92,8 @@ def _end(
     steps: Sequence[Step],
     why: str,
     now: int,
+    also: Callable[[], None],
+    keys: Collection[int],
 ) -> None:
     """All of it in one erasure: a crash leaves every window sealed, or none."""
     nodes = [node for node in store.nodes.all() if node.arena.rows]
@@ -121,6 +140,7 @@ def _end(
             store.sum_tables(_numbers(empty))
             store.forget_nodes(node.number for node in idle)
             store.hot.close(steps)
+            also()
 
         def after() -> None:
             with store.arrivals:
@@ -135,7 +155,7 @@ def _end(
         told += [f"noise of window {number}" for number in _numbers(empty)]
         told += [f"populating states of node {node.number}" for node in nodes]
         what = ", ".join([*told, "the former store key"])
-        store.erase(what, why, now, before=before, after=after)
+        store.erase(what, why, now, keys=keys, before=before, after=after)
 
 
 def _slot(store: Lifecycle, now: int) -> int:

@@ -547,6 +547,10 @@ class Lifecycle:
             self._oldest = FOREVER if oldest is None else oldest
         return [row["number"] for row in rows]
 
+    def forget_dates(self) -> None:
+        """Windows have other dates: look again which is the oldest."""
+        self._oldest = None
+
     @property
     def served(self) -> Arena | None:
         """The tables that are served: the complete ones, or the sum of the stream."""

@@ -135,6 +135,10 @@ class People:
         """The number of the running block."""
         return self._block
 
+    def block_at(self, time: int) -> int:
+        """The number of the block that a time lies in."""
+        return 0 if self._blocks is None else self._blocks.at(time)
+
     def is_over(self, block: int, now: int) -> bool:
         """Whether a block is over, for good."""
         return self._blocks is None or self._blocks.stop(block) <= max(now, self._seen)

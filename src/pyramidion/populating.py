@@ -63,6 +63,8 @@ class Populating:
         self.windows: dict[int, Window] = {}
         self.passed = NEVER
         """The slot of the last window whose time was seen to be over."""
+        self.first = 0
+        """The number of the first window that takes rows: since clocks disagree, or all."""
 
     def all(self) -> list[Window]:
         """The windows in order, also those that are being sealed."""
@@ -70,7 +72,7 @@ class Populating:
 
     def taking(self) -> list[Window]:
         """The windows that take rows, in order."""
-        return [window for window in self.all() if not window.closed]
+        return [each for each in self.all() if not each.closed and each.number >= self.first]
 
     def place(
         self, observations: Observations, now: int, last: Callable[[], int]
@@ -80,8 +82,9 @@ class Populating:
         ``last`` tells the slot of the last window that is over, where rows cut windows.
 
         Event time decides. Rows whose window is not populating any more (where people are
-        protected: whose window is over) go to the current one and are late. By rows, windows
-        fill one after the other.
+        protected: whose window is over) go to the current one and are late; so do rows of a time
+        beyond `max_skew`, which come only while clocks disagree. By rows, windows fill one after
+        the other.
         """
         if self.slots is None:
             return self._place_by_rows(len(observations), last)
@@ -92,10 +95,13 @@ class Populating:
             now = max(now, self.slots.start(current))
             times = np.full(len(observations), now, dtype=np.int64)
         slots = self.slots.all_at(times)
+        ahead = max(current, self.slots.at(now + self._settings.max_skew_us))
         open_ = {window.slot: window for window in self.taking()}
         one = not slots.size or slots.min() == slots.max()
         targets = {
-            slot: slot if slot >= current or (slot in open_ and not self._strict) else current
+            slot: slot
+            if current <= slot <= ahead or (slot < current and slot in open_ and not self._strict)
+            else current
             for slot in (slots[:1] if one else np.unique(slots)).tolist()
         }
         missing = sorted({slot for slot in targets.values() if slot not in open_})
@@ -143,7 +149,7 @@ class Populating:
     def full(self) -> list[Window]:
         """Windows with so many rows since their checkpoint that a new one is due."""
         limit = self._settings.checkpoint_rows
-        return [window for window in self.taking() if window.fresh >= limit]
+        return [each for each in self.all() if not each.closed and each.fresh >= limit]
 
     def next(self, now: int) -> int | None:
         """The slot to prepare: the current window is nearly over and the next one not open."""

@@ -66,51 +66,59 @@ class Schedule:
     def __init__(self, store: Lifecycle) -> None:
         self._store = store
 
-    def is_due(self, now: int) -> bool:
+    def is_due(self, now: int, *, held: bool = False) -> bool:
         """Whether `advance` would do something. Takes no lock, so nobody waits for the answer."""
         store = self._store
+        rolls = not held and (
+            store.windows.over(now) or store.hot.leaving(now) or store.past(now) or over(store, now)
+        )
         return bool(
-            store.windows.over(now)
-            or store.hot.leaving(now)
+            rolls
             or store.windows.full()
-            or store.past(now)
-            or over(store, now)
             or store.nodes.full()
             or store.windows.next(now) is not None
             or store.keys.unfinished
         )
 
-    def due(self, now: int) -> Due:
-        """What `advance` would seal and erase."""
+    def due(self, now: int, own: int | None = None) -> Due:
+        """What `advance` would seal and erase.
+
+        What came while clocks disagree would be dated anew: it is as old as by the store's
+        ``own`` time.
+        """
         store = self._store
+        own = now if own is None else own
         with store.moves, store.arrivals:
             over = [window for window in store.windows.over(now) if window.arena.rows]
-            oldest = now - store.settings.retention_us
-            past = {window.number for window in over if (window.start or now) <= oldest}
-            steps = store.hot.leaving(now)
+            past = set(self._past(now))
+            if store.windows.first:
+                recent = {number for number in self._past(own) if number >= store.windows.first}
+                past = {number for number in past if number < store.windows.first} | recent
+            first = store.hot.first
+            steps = [step for step in store.hot.leaving(now) if not first or step.number < first]
+            steps += [step for step in store.hot.leaving(own) if first and step.number >= first]
             return Due(
                 now,
                 tuple(window.number for window in over),
-                tuple(sorted(past.union(store.past(now)))),
+                tuple(sorted(past)),
                 len(steps),
                 sum(step.rows for step in steps),
             )
 
-    def advance(self, now: int) -> Advance:
-        """Do all that is due."""
+    def _past(self, now: int) -> list[int]:
+        """Windows past their retention, also those that would be sealed first."""
+        store, oldest = self._store, now - self._store.settings.retention_us
+        over = [window for window in store.windows.over(now) if window.arena.rows]
+        return store.past(now) + [w.number for w in over if (w.start or now) <= oldest]
+
+    def advance(self, now: int, *, held: bool = False) -> Advance:
+        """Do all that is due; while ``held`` nothing is sealed, and nothing leaves."""
         store = self._store
         done = Advance()
         with store.moves:
             store.settle(now)
-            for window in store.windows.over(now):
-                with store.arrivals:
-                    store.passed(window, now)
-                    window.closed = True  # or rows could come while an empty one is dropped
-                (done.sealed if window.arena.rows else done.dropped).append(window.number)
-                store.close_window(window, now)
-            done.nodes += close_nodes(store, now)
-            self._forget(now, done)
-            store.forget_past(now)
+            if not held:
+                self._roll(now, done)
             for window in store.windows.full():
                 store.checkpoint(window)
                 done.checkpoints.append(window.number)
@@ -119,11 +127,25 @@ class Schedule:
             slot = store.windows.next(now)
             if slot is not None:
                 done.opened.append(store.open(slot, now))
-            with suppress(FormatError, StorageError):  # a damaged window can be mended; later, then
-                drop_bins(store, superseded(store), "tables in newer bins have filled", now)
+            if not held:
+                with suppress(FormatError, StorageError):  # a damaged window can be mended; later
+                    drop_bins(store, superseded(store), "tables in newer bins have filled", now)
             if done.sealed:
                 drop_failed(store, now)
         return done
+
+    def _roll(self, now: int, done: Advance) -> None:
+        """Seal what is over, and forget what is past its time."""
+        store = self._store
+        for window in store.windows.over(now):
+            with store.arrivals:
+                store.passed(window, now)
+                window.closed = True  # or rows could come while an empty one is dropped
+            (done.sealed if window.arena.rows else done.dropped).append(window.number)
+            store.close_window(window, now)
+        done.nodes += close_nodes(store, now)
+        self._forget(now, done)
+        store.forget_past(now)
 
     # --- forgetting ----------------------------------------------------------------------------
 

@@ -120,12 +120,21 @@ class Shards:
         self._looked = now
         self._giving.forget(now)
         self._leave_out(self._past(now), now)
-        self.problem, self._stale = "", False
+        self.problem, self._stale = self._ahead(), False
         for part in (self._giving.give, self._take):
             try:  # without the lock of moves: who opens a window waits for no table store
                 part(now)
             except AWAY as problem:
                 self.problem = self.problem or str(problem)
+
+    def _ahead(self) -> str:
+        """Whether the own clock is the only one by which windows of others are past their time."""
+        if not self._giving.ahead:
+            return ""
+        return (
+            "windows of other shards are past their time by this shard's clock alone, so they are "
+            "not forgotten; see that its clock is right"
+        )
 
     def look(self, now: int) -> None:
         """Take what the others have told, for who only reads: nothing is given or forgotten."""
@@ -211,6 +220,7 @@ class Shards:
         entries = self._roster.entries()
         self._active = {name: member.active for name, member in entries.members.items()}
         problems = self._read(entries, now)
+        self._giving.passed = {name: told.passed for name, (_, told) in self._told.items()}
         if not reading:
             self._strike_out(entries, now)
         known, held = self._known(entries, now), self._sum

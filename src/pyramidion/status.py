@@ -150,7 +150,7 @@ class Status:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
-        told = asdict(self)
+        told = asdict(self) | {"clock": self.clock.to_dict()}
         if self.guarantee is not None:
             told["guarantee"] = self.guarantee.to_dict()
         if self.composed_epsilon is None:

@@ -46,11 +46,11 @@ from pyramidion.backup import back_up, copied_back
 from pyramidion.bulk import Bulk
 from pyramidion.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.checks import checked_whole
-from pyramidion.clocks import FOLLOWS, Clock, StoreClock
+from pyramidion.clocks import ALARM, FOLLOWS, Alarm, Clock, ClockStatus, StoreClock
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.durations import since_epoch
 from pyramidion.erasing import Erasure, erase_person
-from pyramidion.errors import ExpiredError, PyramidionError, StateError
+from pyramidion.errors import ExpiredError, PyramidionError, SchemaError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
@@ -83,6 +83,7 @@ from pyramidion.storage.spells import FACT, NONE, replaying
 from pyramidion.storage.tables import tables_at
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
+from pyramidion.timekeeping import Timekeeping
 from pyramidion.training import Training
 from pyramidion.trials import GroupStatus, groups_of
 from pyramidion.untold import Untold
@@ -116,7 +117,8 @@ class Pyramid:
         self._home = home
         about = home.catalogue.about
         latest, follows = int(about("clock", "0")), about(FOLLOWS, "system")
-        self._time = StoreClock(clock, latest=latest, follows=follows)
+        alarm = Alarm.from_json(about(ALARM, ""))
+        self._time = StoreClock(clock, latest=latest, follows=follows, alarm=alarm)
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
         self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
@@ -134,13 +136,14 @@ class Pyramid:
         self._arrivals.taken.append(self._training.learn)
         self._threads = Threads()
         self._looked = 0
-        self._still = False
+        self._still = True
         """Whether nothing is sealed, erased or trained behind the scenes: nobody said so yet."""
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
         self._untold = Untold(home.catalogue, self._audit_log)
         self._lifecycle.erasing.append(self._untold.erased)
+        self._timekeeping = Timekeeping(self._lifecycle, self._time, self._untold)
         self._vault: Vault | None = None
         if home.catalogue.about(ABOUT, ""):
             self._open_vault()
@@ -277,17 +280,18 @@ class Pyramid:
 
     def _begin(self, *, train: bool, advance: bool, announce: Announce) -> None:
         """Say what is due and do it; or leave all as it is."""
+        self._still = not advance
         now = self._now()
         if advance:
             due = self.due()
-            if due.erases:
+            if due.erases and self._time.alarm is None:
                 announce(due)
             with self._training.sleeping():
                 self._advance(now)
         elif self._shards is not None:
             shards = self._shards
             self._threads.move(lambda: shards.look(now))
-        self._still, self._training.when_asked = not advance, not train
+        self._training.when_asked = not train
         self._keep(now)
 
     def close(self) -> None:
@@ -324,7 +328,10 @@ class Pyramid:
 
     def _now(self) -> int:
         """The store's time in microseconds; it never goes back, whatever the system's does."""
-        return self._time.now()
+        now = self._time.now()
+        if self._time.alarm is not None and not self._still:
+            self._timekeeping.note()
+        return now
 
     @property
     def path(self) -> Path:
@@ -390,6 +397,7 @@ class Pyramid:
     def _live(self) -> int:
         """When rows arrive that come now, which are no history."""
         self._still = False
+        self._now()  # what is wrong with the clock is noted before rows come
         if self._threads.failed():  # what failed behind the scenes is done first, or raises here
             self._advance(self._now())
         return self._time.present()
@@ -405,9 +413,12 @@ class Pyramid:
         self._usable()
         self._refuse_left()
         self._still = False
+        self._refuse_alarm()
         past, present = self.schema.time is not None, self._time.present
 
         def take(piece: Any, now: int, resume: Resume) -> Receipt:
+            self._refuse_alarm()
+
             def taken() -> Receipt:
                 return self._arrivals.take(piece, now, None, errors, resume, history=past)
 
@@ -434,6 +445,7 @@ class Pyramid:
         the same ``key`` each window is counted once.
         """
         self._usable()
+        self._refuse_alarm()
         return Bulk(self._lifecycle, self._threads.move, self._now, key)
 
     # --- time passes ---------------------------------------------------------------
@@ -445,10 +457,51 @@ class Pyramid:
         self._threads.expect_nothing()
         return self._advance(self._now())
 
+    def confirm_clock(self, *, why: str) -> Advance:
+        """Say that the clock is right: the store goes by it, also where its own time was later.
+
+        Then does what is due by it. What came while clocks disagreed is dated by it, too, and what
+        was dated in the future is dated now.
+        """
+        self._settle_clock(lambda: self._timekeeping.confirm(why), why)
+        return self.advance()
+
+    def correct_clock(self, *, why: str) -> Advance:
+        """Say that the clock was wrong and is right again: the store's own time goes on.
+
+        Then does what is due by it. Refused while the clock is further than `clocks.LIMIT` from it.
+        """
+        self._settle_clock(lambda: self._timekeeping.correct(why), why)
+        return self.advance()
+
+    def _settle_clock(self, settle: Callable[[], None], why: str) -> None:
+        self._usable()
+        if not why:
+            raise SchemaError("the audit log tells why a clock was settled; give a reason")
+        self._still = False
+        self._now()
+        self._threads.move(settle)
+
+    def _refuse_alarm(self) -> None:
+        """Raise for what would roll windows while clocks disagree."""
+        self._now()
+        if self._time.alarm is not None:
+            raise StateError(
+                "a history is not taken while clocks disagree, since windows are not sealed then; "
+                "correct or confirm the clock, and go on"
+            )
+
     def due(self, at: object = None) -> Due:
         """What `advance` would seal and erase at a moment: seconds, a date or ISO text; or now."""
         self._usable()
-        return self._schedule.due(self._now() if at is None else since_epoch(at))
+        now = self._now()
+        return self._schedule.due(now if at is None else since_epoch(at), now)
+
+    @property
+    def clock(self) -> ClockStatus:
+        """What the store goes by, and whether its clocks agree."""
+        self._now()
+        return self._time.status()
 
     @property
     def now(self) -> int:
@@ -476,11 +529,14 @@ class Pyramid:
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
         self._training.trained.clear()
+        self._timekeeping.note(again=True)
         self._untold.make_up()
-        done = self._schedule.advance(now)
-        self._meet(now)
+        held = self._time.alarm is not None
+        done = self._schedule.advance(now, held=held)
+        if not held:
+            self._meet(now)
         if self._vault is not None:
-            self._vault.advance(now)
+            self._vault.advance(now, held=held)
         self._serving.mend()
         self._sharing.advance(now)
         self._training.catch_up(now)
@@ -500,10 +556,11 @@ class Pyramid:
                 raise
 
     def _due(self, now: int) -> bool:
+        held = self._time.alarm is not None
         sealing = self._vault is not None and self._vault.due(now)
-        meeting = self._shards is not None and self._shards.due(now)
+        meeting = self._shards is not None and not held and self._shards.due(now)
         sharing = meeting or self._sharing.due(now)
-        return sealing or sharing or self._schedule.is_due(now)
+        return sealing or sharing or self._schedule.is_due(now, held=held)
 
     # --- shards of a stream --------------------------------------------------------
 

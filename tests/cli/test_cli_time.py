@@ -122,3 +122,57 @@ def test_serve_leaves_an_imported_history(history: Shell) -> None:
         (stream,) = service.every
         stream.pyramid.advance()
     assert kept(history) == (60, 400)
+
+
+# --- clocks that disagree -----------------------------------------------------------------------
+
+AHEAD = 400 * DAY
+
+
+@pytest.fixture
+def ahead(shell: Shell) -> Shell:
+    """A store that has seen a time 400 days from now."""
+    shell("create", shell.schema(), now=None)
+    at = time.time() + AHEAD
+    assert shell("observe", shell.saved(rows(20, at), "future.csv"), now=at).code == 0
+    return shell
+
+
+def test_clock_shows_what_is_wrong(ahead: Shell) -> None:
+    told = ahead("clock", now=None).out
+    assert "follows  the system's clock" in told
+    assert "seconds behind the store's own time, so nothing is erased or sealed" in told
+    assert "clock    the system's clock is " in ahead("status", now=None).out
+    told = ahead("clock", "--json", now=None).told
+    assert told["now"] >= told["alarm"] > told["system"]
+
+
+def test_commands_warn_of_the_clock(ahead: Shell) -> None:
+    done = ahead("observe", ahead.saved(rows(3, time.time() - 60), "new.csv"), now=None)
+    assert done.code == 0
+    assert "3 accepted, 0 refused, 3 late" in done.out
+    assert "seconds behind the store's own time" in done.err
+    assert "then correct or confirm it with `pyramidion clock`" in done.err
+
+
+def test_stored_clock_is_set_back_by_confirm(ahead: Shell) -> None:
+    assert "give a reason" in ahead("clock", "confirm", now=None).err
+    done = ahead("clock", "confirm", "--why", "it was ahead", now=None)
+    assert done.code == 0, done.err
+    assert "alarm" not in done.out
+    told = ahead("clock", "--json", now=None).told
+    assert abs(told["now"] / 1e6 - time.time()) < 3_600
+    assert kept(ahead)[0] == 20
+
+
+def test_correct_is_refused_while_the_clock_is_wrong(ahead: Shell) -> None:
+    done = ahead("clock", "correct", "--why", "x", now=None)
+    assert done.code == 2
+    assert "seconds behind the store's own time; set it right, or confirm it" in done.err
+
+
+def test_confirm_says_what_it_erases(history: Shell) -> None:
+    done = history("clock", "confirm", "--why", "nothing comes any more", now=None)
+    assert "all that is in 3 windows and 3 hot steps (60 rows) is past its time, and is" in done.err
+    assert "forgot 3 windows (1, 2, 3)" in done.out
+    assert kept(history) == (0, 0)

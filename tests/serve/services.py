@@ -95,10 +95,12 @@ class Callers:
 class Inside(Callers):
     """A service in a thread of this process; its clock is the test's."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: Limits | None = None, clock: Clock | None = None
+    ) -> None:
         self.data = folder / "data"
         self.keys = f"file:{folder}/keys/{{stream}}.key"
-        self.clock = Clock()
+        self.clock = clock or Clock()
         super().__init__(self.data)
         self.service = Service(self.data, keys=self.keys, clock=self.clock, limits=limits)
         self._socket = bound("127.0.0.1", 0)

@@ -24,8 +24,8 @@ from pyramidion.serve.metrics import _of_status
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
-from tests.shards.streams import NAMES, Stream, cells, exact, noise_in, rows, served
-from tests.store.stores import SCHEMA, same, sealed, tiny
+from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
+from tests.store.stores import SCHEMA, Clock, same, sealed, tiny
 
 # --- what is summed --------------------------------------------------------------------------
 
@@ -291,6 +291,47 @@ def test_a_lost_shard_keeps_nothing_beyond_the_retention(stream: Stream) -> None
     with pytest.raises(StateError, match="no window"):
         nodes["one"].snapshot()
     assert stream.shard("one").roster.entries().windows == ()
+
+
+def test_one_fast_clock_forgets_nothing_for_the_others(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
+    roster = stream.shard("one").roster
+    before = {(window.shard, window.file) for window in roster.entries().windows}
+    right = stream.clock
+    nodes["one"].close()  # and opened by a clock that is 400 days ahead
+    ahead = Clock()
+    ahead.now = right.now + 400 * DAYS
+    given = stream.given("one") | {"clock": ahead}
+    fast = nodes["one"] = Pyramid.open(stream.path("one"), **given)
+    for _ in range(6):
+        for clock in (right, ahead):
+            clock.pass_(DAYS / 24)
+        for node in nodes.values():
+            node.advance()
+        kept = {(window.shard, window.file) for window in roster.entries().windows}
+        assert kept == {key for key in before if key[0] != "one"}
+        assert [nodes[name].snapshot().rows for name in ("two", "three")] == [40] * 2
+    told = fast.status().shard
+    assert told is not None
+    assert "past their time by this shard's clock alone" in told.problem
+
+
+def test_window_that_is_dated_anew_is_given_anew(stream: Stream) -> None:
+    nodes = stream.begin()
+    for name in NAMES:
+        stream.observe(name, 20)
+    stream.advance(10)
+    roster, one = stream.shard("one").roster, nodes["one"]
+    (before,) = roster.entries().of("one").values()
+    one._lifecycle.catalogue.run("UPDATE windows SET start = start + 1")
+    stream.advance(1)
+    (after,) = roster.entries().of("one").values()
+    assert (after.file, after.until) == (before.file, before.until + 1)
+    assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
 
 
 def test_models_go_with_the_windows_of_other_shards(stream: Stream) -> None:

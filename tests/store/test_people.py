@@ -278,7 +278,7 @@ def test_who_asked_for_the_time_in_a_window_that_is_sealed_counts_in_the_next_on
 def test_a_window_that_is_over_takes_no_more_rows_of_people(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"]))
-    now = store._now() + int(10 * DAY * 1e6)
+    now = int(stand.clock.pass_(10 * DAY) * 1e6)
     assert store._arrivals.take(of(["a"]), now) == Receipt(1, 0, 1, 0)
     assert len(arenas(store)) == 2
 

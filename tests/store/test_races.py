@@ -309,9 +309,9 @@ def test_a_store_that_closes_before_it_is_asked_what_is_due_gives_no_other_error
     store.advance()  # erases, so the next question goes to the catalogue
     real = store._schedule.is_due
 
-    def is_due(now: int) -> bool:
+    def is_due(now: int, **held: bool) -> bool:
         beside(store.close)
-        return real(now)
+        return real(now, **held)
 
     monkeypatch.setattr(store._schedule, "is_due", is_due)
     with suppress(StateError):  # what it says, it has its own words for

@@ -374,11 +374,11 @@ def test_a_window_never_goes_back(stand: Stand, monkeypatch: pytest.MonkeyPatch)
     store = stand.create()
     look = Schedule.is_due
 
-    def watched(self: Schedule, now: int) -> bool:
+    def watched(self: Schedule, now: int, **held: bool) -> bool:
         for number, state in self._store.catalogue.all("SELECT number, state FROM windows"):
             assert order.index(state) >= seen.get(number, 0)
             seen[number] = order.index(state)
-        return look(self, now)
+        return look(self, now, **held)
 
     monkeypatch.setattr(Schedule, "is_due", watched)
     for day in range(90):

@@ -144,7 +144,7 @@ def opened(arguments: argparse.Namespace, *, train: bool = False, reading: bool 
     from pyramidion.system import Pyramid
 
     ours_to_interrupt()
-    return Pyramid.open(
+    pyramid = Pyramid.open(
         arguments.data,
         keys=keys_of(arguments),
         clock=clock_of(arguments),
@@ -152,6 +152,10 @@ def opened(arguments: argparse.Namespace, *, train: bool = False, reading: bool 
         advance=not reading,
         announce=say_erased,
     )
+    problem = "" if reading else pyramid.clock.problem
+    if problem:
+        warn(f"{problem} with `pyramidion clock`")
+    return pyramid
 
 
 def say_erased(due: Due, stream: str = "") -> None:

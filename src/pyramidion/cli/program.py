@@ -13,6 +13,7 @@ from pyramidion import __version__
 from pyramidion.cli import (
     audit,
     audit_log,
+    clock,
     demo,
     edge,
     erasing,
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     shards.add(commands)
     rows_in.add(commands)
     store.add_advance(commands)
+    clock.add(commands)
     status.add(commands)
     store.add_ledger(commands)
     rows_out.add(commands)

@@ -67,6 +67,8 @@ def _summary(found: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     yield "store", f"{found.path}, {size(found.bytes)}, at {date(found.at)}"
     if found.clock.follows == "rows":
         yield "time", f"follows the imported rows, to {date(found.at)}, until rows are observed"
+    if found.clock.problem:
+        yield "clock", f"{found.clock.problem} with `pyramidion clock`"
     hot, steps = several(found.hot_rows, "row"), several(found.hot_steps, "step")
     since = f", from {date(found.oldest_hot)}" if found.oldest_hot is not None else ""
     yield "hot", f"{hot} in {steps}{since}"

@@ -181,10 +181,11 @@ def advance(arguments: argparse.Namespace) -> None:
         if due.erases:
             say_erased(due)
         done = pyramid.advance()
-    print(json.dumps(asdict(done)) if arguments.json else _did(done))
+    print(json.dumps(asdict(done)) if arguments.json else did(done))
 
 
-def _did(done: Advance) -> str:
+def did(done: Advance) -> str:
+    """What was done, a line for each kind."""
     told = [
         f"{verb} {several(len(numbers), noun)} ({', '.join(map(str, numbers))})"
         for verb, noun, numbers in (

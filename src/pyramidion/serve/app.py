@@ -83,8 +83,9 @@ def create_app(service: Service) -> FastAPI:
     @app.get("/readyz", openapi_extra=OPEN, summary="Whether every stream does what is due.")
     async def readyz() -> Response:
         # Which stream it is stands in /metrics: its name is not for everybody.
-        ready = not service.closed and not service.troubles
-        return answer({"ready": ready}, 200 if ready else 503)
+        reasons = service.reasons
+        told = {"ready": not reasons} | ({"reasons": reasons} if reasons else {})
+        return answer(told, 503 if reasons else 200)
 
     @app.get(
         "/v1/key", openapi_extra=OPEN, summary="The public key that snapshots are signed with."

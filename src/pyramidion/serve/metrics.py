@@ -46,6 +46,7 @@ OF_STREAMS = {
     "vault_backlog_files": ("sealed files that the vault has not taken yet", ()),
     "vault_backlog_seconds": ("since the newest rows of the oldest of them came", ()),
     "vault_waiting_rows": ("hot rows that are in no sealed file yet", ()),
+    "clock_alarm": ("1 when clocks disagree, so that nothing is erased or sealed", ()),
     "trouble": ("1 when what is due could not be done, or the stream not looked at", ()),
 }
 """What is told of each stream: what it means, and its labels besides ``stream``."""
@@ -153,6 +154,7 @@ def _told(stream: Stream, now: int) -> list[Told]:
 
 def _of_status(status: Status) -> Iterator[Told]:
     yield "hot_rows", (), status.hot_rows
+    yield "clock_alarm", (), float(status.clock.alarm is not None)
     if status.oldest_hot is not None:
         yield "hot_age_seconds", (), (status.at - status.oldest_hot) / SECOND
     for window in status.windows:

@@ -288,6 +288,35 @@ async def advance(call: Call) -> Response:
     return answer(told)
 
 
+@routes.add("GET", "/streams/{stream}/clock", *ANY, gives=json_of(named("Clock")))
+async def clock(call: Call) -> Response:
+    """The time that the stream goes by, and whether its clocks agree."""
+    return answer(await apart(lambda: _clock(call)))
+
+
+def _clock(call: Call) -> dict[str, object]:
+    return {"now": call.pyramid.now, **call.pyramid.clock.to_dict()}
+
+
+@routes.add(
+    "POST",
+    "/streams/{stream}/clock",
+    "admin",
+    takes=json_of(named("ClockAnswer")),
+    gives=json_of(named("Clock")),
+)
+async def settle_clock(call: Call) -> Response:
+    """Say which clock is right where they disagree; then what is due is done."""
+    body = await body_of(call.request, call.service.limits)
+    told = object_from(body, kind_of(call.request), ("answer", "why"))
+    verbs = {"confirm": call.pyramid.confirm_clock, "correct": call.pyramid.correct_clock}
+    settle, why = verbs.get(str(told.get("answer"))), told.get("why")
+    if settle is None or not isinstance(why, str) or not why:
+        raise FormatError('send {"answer": "confirm", "why": "..."}; the answer may be "correct"')
+    await apart(lambda: settle(why=why))
+    return answer(await apart(lambda: _clock(call)))
+
+
 @routes.add(
     "POST",
     "/streams/{stream}/reseed",

@@ -163,6 +163,12 @@ class Service:
         """What is wrong with which stream."""
         return {s.name: s.trouble for s in list(self._streams.values()) if s.trouble}
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why the service is not ready, in words that may be told to everybody."""
+        found = {stream.reason for stream in list(self._streams.values())}
+        return sorted(found - {""} | ({"closed"} if self.closed else set()))
+
     def __enter__(self) -> Self:
         return self
 

@@ -91,7 +91,17 @@ NAMED: dict[str, Shape] = COMMON | {
         deletions=listed(FREE, description="of steps, windows and tables; never of a person"),
         guarantee={"oneOf": [named("Guarantee"), {"type": "null"}]},
         due=FLAG,
+        clock=FREE,
     ),
+    "Clock": whole(
+        now=TIME,
+        follows={"enum": ["nothing", "rows", "system", "given"]},
+        present=TIME,
+        system=TIME,
+        alarm={"type": ["integer", "null"], "description": "since when clocks disagree"},
+        problem=TEXT,
+    ),
+    "ClockAnswer": whole(answer={"enum": ["confirm", "correct"]}, why=TEXT),
     "Layers": whole(
         at=TIME,
         collected=WHOLE,

@@ -31,6 +31,8 @@ class Stream:
         self.pyramid = pyramid
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
+        self.reason = ""
+        """The same in one word that may be told to everybody: clock, or due."""
         self.commits = Commits(
             pyramid.observe_all,
             most_requests=limits.waiting_requests,
@@ -112,11 +114,13 @@ class Stream:
         while not self._stop.wait(TICK):
             try:
                 self.pyramid.advance()
-                self.trouble = ""
+                trouble, reason = self.pyramid.clock.problem, "clock"
             except PyramidionError as problem:  # told by /readyz and /metrics, and tried again
-                self.trouble = str(problem)
+                trouble, reason = str(problem), "due"
             except Exception as problem:  # an unknown one may hold values
-                self.trouble = type(problem).__name__
+                trouble, reason = type(problem).__name__, "due"
+            self.reason = reason if trouble else ""
+            self.trouble = trouble
 
     def close(self) -> None:
         """Finish what was taken, and let go of the store."""

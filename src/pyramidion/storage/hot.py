@@ -266,6 +266,8 @@ class HotWindow:
         }
         for step in self.steps:
             segments.cut(step.file, step.length)
+        self.first = 0
+        """The number of the first step that takes rows: since clocks disagree, or all."""
         self.rewrote: list[Callable[[], None]] = []
         """Called when hot rows were changed, by who holds the lock of arrivals."""
 
@@ -318,7 +320,8 @@ class HotWindow:
         slot, most = self._slots.at(now), self._settings.step_rows
         last = self.steps[-1] if self.steps else None
         takes = last is not None and not last.closed and last.slot >= slot
-        if last is not None and takes and (most is None or last.rows < most):
+        room = last is not None and (most is None or last.rows < most)
+        if last is not None and takes and room and last.number >= self.first:
             return last
         key, once = DataKey.new(STEP), DataKey.new(ONCE)
         number, start = int(self._catalogue.about("next_step", "1")), self._slots.start(slot)

@@ -50,6 +50,17 @@ class Uncounted:
         ]
         return np.frombuffer(b"".join(found), dtype=np.uint64).copy()
 
+    def move(self, block: int) -> list[int]:
+        """Keep the people of later blocks until this one is over; the keys that are to die.
+
+        Within the erasure of these keys.
+        """
+        rows = self._catalogue.all("SELECT key, block FROM uncounted WHERE block > ?", block)
+        for later in {row["block"] for row in rows}:
+            self.add(self.of(later), block)
+            self._catalogue.run("DELETE FROM uncounted WHERE block = ?", later)
+        return [row["key"] for row in rows]
+
     def drop(self, is_over: Callable[[int], bool]) -> list[int]:
         """Forget the people of blocks that are over; within the erasure of these keys."""
         rows = self._catalogue.all("SELECT key, block FROM uncounted")

@@ -151,11 +151,15 @@ class Vault:
         over = kept is not None and self._oldest is not None and self._oldest + kept <= now
         return over or self._sealer.due(now)
 
-    def advance(self, now: int) -> None:
-        """Seal spans that are over, erase files past their time, and see to the backlog."""
+    def advance(self, now: int, *, held: bool = False) -> None:
+        """Seal spans that are over, erase files past their time, and see to the backlog.
+
+        While ``held`` nothing is erased.
+        """
         if self._sealer.due(now):
             self._sealer.seal(now)
-        self._forget(now)
+        if not held:
+            self._forget(now)
         self._backlog.wake()
 
     def _forget(self, now: int) -> None:

@@ -46,6 +46,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", f"/v1/streams/{STREAM}/groups/select"): {"share": 0.5},
     ("POST", f"/v1/streams/{OTHER}/vault/requests"): REQUEST,
     ("POST", f"/v1/streams/{STREAM}/reseed"): {"why": "fuzzed"},
+    ("POST", f"/v1/streams/{STREAM}/clock"): {"answer": "confirm", "why": "fuzzed"},
     ("POST", "/v1/plans?rows=1000&epsilon=1"): {"schema": SCHEMA.to_toml(), "settings": TINY},
     ("POST", "/v1/drafts"): {"refused": "whatever it is"},
     ("POST", "/v1/tokens"): {"name": "fuzzed", "roles": ["observe"], "streams": ["s"]},

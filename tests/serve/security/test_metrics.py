@@ -258,7 +258,7 @@ def test_what_cannot_be_done_when_it_is_due_is_told_and_names_no_stream_to_stran
             told = guarded.client.get(path)
             assert not [name for name in (STREAM, OTHER, MARKER) if name in told.text]
         ready = guarded.client.get("/readyz")
-        assert (ready.status_code, ready.json()) == (503, {"ready": False})
+        assert (ready.status_code, ready.json()) == (503, {"ready": False, "reasons": ["due"]})
         assert value(guarded, "trouble", stream=STREAM) == 1
         assert value(guarded, "trouble", stream=OTHER) == 0
         assert guarded.client.get("/healthz").status_code == 200

@@ -49,6 +49,8 @@ TABLE: dict[tuple[str, str], frozenset[str]] = {
     ("DELETE", f"{S}/tables/{{table}}"): frozenset({"admin"}),
     ("POST", f"{S}/advance"): frozenset({"admin"}),
     ("POST", f"{S}/reseed"): frozenset({"admin"}),
+    ("GET", f"{S}/clock"): ANY,
+    ("POST", f"{S}/clock"): frozenset({"admin"}),
     ("GET", f"{S}/exposure"): frozenset({"admin"}),
     ("GET", f"{S}/audit-log"): frozenset({"admin"}),
     ("GET", f"{S}/audit-log/verification"): frozenset({"admin"}),
