@@ -16,7 +16,6 @@ sealed from the hot window again, at the latest before these rows leave.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -104,8 +103,7 @@ class Arrivals:
         it is over. The name and the numbers are the sender's, and tell nothing of a row.
         """
         once, catalogue = f"{sequence} {turn}", self._lifecycle.catalogue
-        told = f"turns of {sequence}".encode()
-        key = blake2b(told, key=self._lifecycle.secret[:64], digest_size=16).digest()
+        key = self._lifecycle.names.of(f"turns of {sequence}".encode())
         done = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
         if turn + 1 < done:
             raise StateError(

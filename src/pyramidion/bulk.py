@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import blake2b
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
@@ -155,8 +154,7 @@ class Bulk:
         return moment(self.slots.start(slot))
 
     def _name(self, slot: int) -> bytes:
-        told = f"bulk {slot} of {self._key}".encode()
-        return blake2b(told, key=self._store.secret[:64], digest_size=16).digest()
+        return self._store.names.of(f"bulk {slot} of {self._key}".encode())
 
     def _is_done(self, slot: int, rows: int) -> bool:
         """Whether a window was counted under this key; raises where it had other rows then."""

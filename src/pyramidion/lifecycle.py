@@ -54,6 +54,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
 from pyramidion.storage.hot import HotWindow, Step
+from pyramidion.storage.names import Names
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.spells import forget_spells
@@ -106,6 +107,8 @@ class Lifecycle:
             release=self.charge_release,
         )
         self.secret = keys.get(int(catalogue.about("secret")))
+        """What keys of values are hashed with. Every snapshot carries it, so it opens nothing."""
+        self.names = Names(catalogue, keys, self.secret)
         noted = settings.levels is not None  # nodes and windows are compared by their noise
         self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)

@@ -11,13 +11,17 @@ from pyramidion.errors import SchemaError, StateError
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
 from pyramidion.storage import manifests
+from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
+from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.keys import FileHolder, holder_at
 from pyramidion.storage.roster import Roster, checked_word
 from pyramidion.storage.tables import FileTables, tables_at
 
 ABOUT = "shard"
 """The fact in the catalogue that says which shard of which stream a store is."""
+WHERE = "where shards meet"
+"""The purpose of the key that this is sealed under."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +68,43 @@ class Shard:
         shared = tables.address if isinstance(tables, FileTables) else self.tables
         return replace(self, keys=keys, tables=shared)
 
-    def sealed(self, secret: bytes) -> str:
-        """As the catalogue has it: encrypted, so that a password may stand in a URL."""
+    def sealed(self, key: DataKey) -> str:
+        """As the catalogue has it: encrypted, so that a password may stand in a URL.
+
+        The key is the store's own. It leaves the store with nothing, unlike the stream's secret.
+        """
         text = json.dumps(asdict(self.anywhere)).encode()
-        return b"".join(sealed(_key(secret), [text], ABOUT.encode())).hex()
+        data = b"".join(sealed(key.key, [text], ABOUT.encode()))
+        return json.dumps({"key": key.id, "sealed": data.hex()})
 
     @classmethod
-    def opened(cls, text: str, secret: bytes) -> Shard:
+    def opened(cls, text: str, keys: DataKeys) -> Shard:
         """What `sealed` made."""
-        data = opened(_key(secret), bytes.fromhex(text), ABOUT.encode(), what="where shards meet")
+        found = json.loads(text)
+        return cls._opened(found["sealed"], keys.get(found["key"]))
+
+    @classmethod
+    def _opened(cls, text: str, key: bytes) -> Shard:
+        data = opened(key, bytes.fromhex(text), ABOUT.encode(), what=WHERE)
         return cls(**json.loads(data))
+
+    @classmethod
+    def recorded(cls, catalogue: Catalogue, keys: DataKeys, secret: bytes) -> Shard | None:
+        """Which shard a store is, by its catalogue; None where it is none.
+
+        A store of format 7 or earlier kept this under a key that follows from the stream's secret:
+        it is sealed anew.
+        """
+        told = catalogue.about(ABOUT, "")
+        if told and not told.startswith("{"):
+            key = DataKey.new(WHERE)
+            moved = cls._opened(told, _former_key(secret)).sealed(key)
+            with catalogue.transaction():
+                keys.add(key)
+                catalogue.note(**{ABOUT: moved})
+            catalogue.truncate_log()
+            told = moved
+        return cls.opened(told, keys) if told else None
 
     def refuse_unsafe(self, store: Path) -> None:
         """Raise where keys would lie beside what they open."""
@@ -88,7 +119,7 @@ class Shard:
                 )
 
 
-def _key(secret: bytes) -> bytes:
+def _former_key(secret: bytes) -> bytes:
     return blake2b(key=secret[:64], digest_size=32, person=b"shards meet").digest()
 
 

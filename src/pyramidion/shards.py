@@ -25,7 +25,7 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.errors import ExpiredError, PyramidionError, StateError
 from pyramidion.giving import AWAY, Giving
 from pyramidion.lifecycle import Leaving, Lifecycle, StreamSum
-from pyramidion.shard import ABOUT, Shard
+from pyramidion.shard import Shard
 from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
 from pyramidion.storage.roster import Entries, Held
@@ -86,8 +86,8 @@ class Shards:
     @classmethod
     def of(cls, store: Lifecycle) -> Shards | None:
         """The shard that a store is, if it is one."""
-        told = store.catalogue.about(ABOUT, "")
-        return cls(store, Shard.opened(told, store.secret)) if told else None
+        shard = Shard.recorded(store.catalogue, store.keys, store.secret)
+        return None if shard is None else cls(store, shard)
 
     def close(self) -> None:
         """Let go of the table store."""

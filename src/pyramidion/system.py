@@ -72,10 +72,12 @@ from pyramidion.selecting import Selecting, Selection
 from pyramidion.serving import Serving
 from pyramidion.settings import Settings
 from pyramidion.shard import ABOUT as SHARD
+from pyramidion.shard import WHERE as MEETING
 from pyramidion.shard import Shard, founded, joined, refuse_sharing, refuse_unsharded
 from pyramidion.shards import Shards
 from pyramidion.sharing import Sharing
 from pyramidion.status import Status, status_of
+from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
@@ -214,8 +216,10 @@ class Pyramid:
             about = {"schema": schema.to_toml()}
             about |= {"settings": json.dumps(settings.settled().to_dict())}
             about |= facts_of(*sealed, Path(path)) | {FACT: NONE, FOLLOWS: "nothing"}
-            about |= {} if shard is None or secret is None else {SHARD: shard.sealed(secret)}
-            home = Home.create(Path(path), holder_at(keys), about, secret)
+            meeting = DataKey.new(MEETING)
+            about |= {} if shard is None else {SHARD: shard.sealed(meeting)}
+            own = [] if shard is None else [meeting]
+            home = Home.create(Path(path), holder_at(keys), about, secret, own)
         except BaseException:
             if shard is not None:  # or its name would be taken by nobody
                 shard.roster.forget(shard.name)
@@ -792,8 +796,8 @@ class Pyramid:
         """A model for an edge, as a header and bytes without code: P1, for memory alone.
 
         It ends with the model, and after a `hot_step` at the latest; after five minutes where
-        `hot_rows` bounds the hot window, since nobody knows when its rows leave. The audit log
-        tells it.
+        `hot_rows` bounds the hot window or the schema has a unit, since nobody knows when rows
+        leave. The audit log tells it.
         """
         self._usable()
         now = self._now()

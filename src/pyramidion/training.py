@@ -51,10 +51,11 @@ NO_TABLE = "no sealed window has a table that it uses; wait for one, or register
 
 
 BRIEF = 300_000_000
-"""Microseconds that an export lives where rows bound the hot window: as long as a store restarts.
+"""Microseconds that an export lives where rows may leave at any time: as long as a store restarts.
 
-When a row leaves such a window depends on rows to come, which nobody knows who exports a model. So
-an edge asks again and again, and without a network it forgets the model this soon."""
+Where rows bound the hot window, a row leaves when others come; where the schema names a unit, a
+person's rows leave when they ask for it. Nobody knows that when a model is exported. So an edge
+asks again and again, and without a network it forgets the model this soon."""
 
 
 class Lesson(NamedTuple):
@@ -357,10 +358,13 @@ class Training:
     def away(self) -> int:
         """How long an exported model lives at most, in microseconds.
 
-        After a step an edge has to ask again, and learns so of what was withdrawn or erased.
+        After that an edge has to ask again, and learns so of what was withdrawn or erased. It is
+        brief where nobody knows beforehand when rows go: they go by their number, or a person of
+        the schema's unit may ask to be erased.
         """
-        step, by_rows = self._store.settings.hot_step_us, self._store.settings.hot_rows is not None
-        return min(step, BRIEF) if by_rows else step
+        settings, unit = self._store.settings, self._store.schema.unit
+        sudden = settings.hot_rows is not None or unit is not None
+        return min(settings.hot_step_us, BRIEF) if sudden else settings.hot_step_us
 
     def _install(self, models: Iterable[Model], *, leaving: bool = False) -> None:
         """Let models serve; where rows leave, nothing else that was learned is left.

@@ -26,6 +26,7 @@ STATISTICAL = "tests/auditing/test_statistical.py"
 STRUCTURAL = "tests/auditing/test_structural.py"
 KILLED = "tests/auditing/test_killed.py"
 TREES = "tests/store/test_trees.py"
+SHARDS = "tests/shards/test_shards.py"
 RELEASES = "tests/store/test_releases.py"
 SHARED = "tests/contracts/test_table_store.py"
 GREEN, RED = 0, 1  # exit codes of pytest
@@ -466,6 +467,38 @@ MUTANTS = (
         (Edit("bulk.py", "arena = birth.arena()", "arena = Arena.exact(birth.layout)"),),
         "tests/store/test_bulk.py::"
         "test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_disk",
+    ),
+    Mutant(
+        "record of a shard under the stream's secret",
+        (
+            Edit(
+                "system.py",
+                "meeting = DataKey.new(MEETING)",
+                'meeting = DataKey(DataKey.new(MEETING).id, MEETING, secret or b"k" * 32)',
+            ),
+        ),
+        f"{SHARDS}::test_where_shards_meet_does_not_open_with_the_secret",
+    ),
+    Mutant(
+        "names of imports under the stream's secret alone",
+        (Edit("storage/names.py", "return _under(self._key, former)", "return former"),),
+        "tests/store/test_replay_store.py::test_the_secret_does_not_confirm_what_was_imported",
+    ),
+    Mutant(
+        "exported model that outlives an erased person by a hot step",
+        (Edit("training.py", " or unit is not None", ""),),
+        "tests/store/test_exports.py::test_an_export_is_brief_where_a_person_may_be_erased",
+    ),
+    Mutant(
+        "edge that serves a model which is trained again",
+        (
+            Edit(
+                "edge/copies.py",
+                "                self._held = None\n            if self._as_good",
+                "                pass\n            if self._as_good",
+            ),
+        ),
+        "tests/edge/test_edge.py::test_a_copy_goes_while_the_service_trains_the_model_again",
     ),
     Mutant(
         "populating tables that are shared",

@@ -55,6 +55,8 @@ class Service:
         """Paths whose next answer is lost on its way, after it was done."""
         self.exports: dict[str, tuple[dict[str, Any], bytes]] = {}
         """Header and payload of models that are not the store's."""
+        self.training: set[str] = set()
+        """Those of them that are being trained again, and do not answer."""
         handler = type("Handler", (_Handler,), {"service": self})
         self.connections: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -134,7 +136,12 @@ class Service:
 
     def model(self, name: str) -> dict[str, Any]:
         if name in self.exports:
-            return {"name": name, "version": self.exports[name][0]["version"]}
+            available = name not in self.training
+            return {
+                "name": name,
+                "version": self.exports[name][0]["version"],
+                "available": available,
+            }
         model = self.store.models[name]
         told = {"name": name, "classes": list(model.classes), "available": model.available}
         return told | {"version": getattr(model, "version", 1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import httpx
 import numpy as np
@@ -14,7 +15,7 @@ from pyramidion import Client, Pyramid
 from pyramidion.edge.access import Callers, read
 from pyramidion.edge.bodies import LIMITS
 from pyramidion.edge.copies import HeldModel
-from pyramidion.errors import FormatError, StorageError
+from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.expiry import HighWater
 from pyramidion.signed import sign
 from tests.client.service import TOKEN, Service, until
@@ -129,6 +130,37 @@ def test_a_model_that_the_service_has_no_more_is_dropped(edge: Edge, service: Se
     until(lambda: edge.post(LATE, asked(1)).status_code == 503)
     assert "no model of this name" in refused(edge.post(LATE, asked(1)), 503, "ExpiredError")
     assert edge.post("models/delay/predictions", asked(1)).status_code == 200
+
+
+class _Held:
+    """A model at hand that has learned from rows which may be erased."""
+
+    classes, version, expires, expired = (0, 1), 1, 1 << 62, False
+
+
+class _Training:
+    """A service whose model is being trained again."""
+
+    def model(self, stream: str, name: str) -> dict[str, Any]:
+        return {"name": name, "version": 1, "available": False}
+
+    def export(self, stream: str, name: str) -> bytes:
+        raise StateError("it is being trained again")
+
+
+def test_a_copy_goes_while_the_service_trains_the_model_again() -> None:
+    held = HeldModel(_Training(), "flights", "late", lambda *_: pytest.fail("revived"))  # type: ignore[arg-type]
+    held._held = _Held()  # type: ignore[assignment]
+    assert not held.lacking
+    held.renew(HighWater(wall=lambda: 0))
+    assert held.lacking
+
+
+def test_a_model_that_the_service_trains_again_is_dropped(edge: Edge, service: Service) -> None:
+    service.training.add("late")
+    until(lambda: edge.post(LATE, asked(1)).status_code == 503)
+    service.training.clear()
+    until(lambda: edge.post(LATE, asked(1)).status_code == 200)
 
 
 def test_predictions_go_on_without_the_service_and_end_with_the_model(

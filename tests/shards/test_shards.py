@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+import os
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sklearn.linear_model import LogisticRegression
 
 from pyramidion import (
     Categorical,
     Continuous,
+    FormatError,
     KeyHolderError,
     Label,
     Pyramid,
@@ -19,13 +23,72 @@ from pyramidion import (
     SchemaError,
     Shard,
     StateError,
+    shard,
 )
 from pyramidion.serve.metrics import _of_status
+from pyramidion.storage import ciphers, keys
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
 from tests.store.stores import SCHEMA, Clock, same, sealed, tiny
+
+# --- the secret opens nothing ----------------------------------------------------------------
+
+
+def sealing(monkeypatch: pytest.MonkeyPatch) -> tuple[set[bytes], set[bytes]]:
+    """The keys that the store seals with from now on, and all random bytes that it draws."""
+    used, drawn, draw = set[bytes](), set[bytes](), os.urandom
+
+    def cipher(key: bytes) -> AESGCM:
+        used.add(bytes(key))
+        return AESGCM(key)
+
+    def random(size: int) -> bytes:
+        drawn.add(made := draw(size))
+        return made
+
+    monkeypatch.setattr(ciphers, "AESGCM", cipher)
+    monkeypatch.setattr(keys, "AESGCM", cipher)
+    monkeypatch.setattr(os, "urandom", random)
+    return used, drawn
+
+
+def test_whatever_is_sealed_has_a_key_that_was_drawn_for_it(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, drawn = sealing(monkeypatch)
+    store = stream.begin("one")["one"]
+    stream.observe("one", 40)
+    stream.advance(10)
+    secret = store._lifecycle.secret
+    assert store.snapshot().tables
+    assert used
+    assert used <= drawn - {secret}
+
+
+def test_where_shards_meet_does_not_open_with_the_secret(stream: Stream) -> None:
+    store = stream.begin("one")["one"]
+    told = json.loads(store._lifecycle.catalogue.about("shard"))
+    secret = store._lifecycle.secret
+    for key in (secret, shard._former_key(secret)):
+        with pytest.raises(FormatError, match="under another key"):
+            Shard._opened(told["sealed"], key)
+
+
+def test_a_record_under_the_secret_is_sealed_anew(stream: Stream) -> None:
+    """As in a store of format 7."""
+    store = stream.begin("one")["one"]
+    catalogue, secret = store._lifecycle.catalogue, store._lifecycle.secret
+    about = json.dumps(asdict(stream.shard("one").anywhere)).encode()
+    former = b"".join(ciphers.sealed(shard._former_key(secret), [about], b"shard")).hex()
+    catalogue.note(shard=former)
+    again = stream.reopen("one")
+    assert again._shards is not None
+    assert again._shards.shard == stream.shard("one").anywhere
+    files = [path for path in stream.path("one").rglob("*") if path.is_file()]
+    assert not any(former.encode() in path.read_bytes() for path in files)
+
 
 # --- what is summed --------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import gc
 import json
 import pickle
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,21 @@ def test_an_export_is_brief_where_rows_bound_the_window(
     model = store.register("model", GaussianNB(), label="mood")
     header, _ = store.export("model")
     assert header["expires"] == int((stand.clock.now + life) * SECOND) < (model.expires or 0)
+
+
+def test_an_export_is_brief_where_a_person_may_be_erased(stand: Stand) -> None:
+    store = stand.create(replace(SCHEMA, unit="who"), hot_window="3d", hot_step="1d")
+    for day in (9.5, 10.5):
+        stand.clock.now = START + day * DAY
+        store.advance()
+        people = pa.array([str(n % 7) for n in range(len(rows(day)))])
+        observed(store, rows(day).append_column("who", people))
+    store.register("model", LogisticRegression(), label="mood")
+    away, snapshot = revived(stand, store), store.snapshot()
+    store.erase_person("3")
+    stand.clock.now += 300
+    with pytest.raises(StateError, match="has expired"):
+        away.predict(snapshot, ASKED)
 
 
 def test_an_export_outlives_rows_that_others_drove_out_by_minutes_and_not_by_a_step(

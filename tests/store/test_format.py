@@ -37,7 +37,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 7
+    assert version(stand.path) == module.FORMAT == 8
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:

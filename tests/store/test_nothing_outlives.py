@@ -128,7 +128,7 @@ ABOUT = {
     "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
     **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
-    **dict.fromkeys(("store", "store_key", "secret", "audit_log"), DRAWN),
+    **dict.fromkeys(("store", "store_key", "secret", "names", "audit_log"), DRAWN),
 }
 PASSING = {
     "untold": "see ENTRIES: what the audit log is about to tell",

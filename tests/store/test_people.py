@@ -100,6 +100,45 @@ def test_without_one_person_no_window_differs_by_more_than_its_noise_hides(
                 assert gone <= hidden * omega * table.rows
 
 
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(EVENTS, BLOCKS, st.integers(0, 2**12 - 1))
+def test_without_some_rows_of_a_person_later_ones_move_up(
+    events: list[Event], block: tuple[str | None, int], which: int
+) -> None:
+    """So a window differs by twice what its noise hides, and by no more."""
+
+    def fewer(batch: pa.Table) -> pa.Table:
+        places = np.arange(batch.num_rows)
+        gone = pc.and_(pc.equal(batch["who"], "a"), pa.array((which >> places) & 1 == 1))
+        return batch.filter(pc.invert(gone))
+
+    with a_stand() as stand, a_stand() as beside:
+        store, _ = lived(stand, events, unit_block=block[0])
+        neighbour, _ = lived(beside, events, fewer, unit_block=block[0])
+        hidden, omega = hidden_of(store.schema, store.settings), store.settings.omega
+        left = arenas(neighbour)
+        for slot, arena in arenas(store).items():
+            found = cells(arena)
+            without = cells(left[slot]) if slot in left else dict.fromkeys(found, 0)
+            for table in arena.layout.tables:
+                gone = np.abs(found[table.name] - without[table.name]).sum()
+                assert gone <= 2 * hidden * omega * table.rows
+
+
+def test_rows_that_move_up_change_as_many_again(stand: Stand) -> None:
+    schema = Schema(label=PEOPLE.label, features=PEOPLE.features, unit="who")
+    store = stand.create(schema, **EXACT | {"p_min": None})
+    rows = of(["a"] * 4).drop_columns(["t", "p"]).set_column(0, "y", pa.array([0, 0, 1, 1]))
+    with a_stand() as beside:
+        neighbour = beside.create(schema, **EXACT | {"p_min": None})
+        store.observe(rows)
+        neighbour.observe(rows.slice(2))
+        (one,), (other,) = arenas(store).values(), arenas(neighbour).values()
+        change = np.abs(cells(one)[""] - cells(other)[""]).sum()
+        assert change == 2 * EXACT["k"]
+
+
 def test_the_bound_is_reached_so_less_noise_would_not_do(stand: Stand) -> None:
     settings = EXACT | {"origin": START, "count_window": "8d", "p_min": None}
     schema = Schema(time="t", label=PEOPLE.label, features=PEOPLE.features, unit="who")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,31 @@ def test_equal_histories_give_equal_fingerprints_and_no_names_in_the_store(
     assert key != of(tmp_path, history(50)).fingerprint[: len(key)]
     past.close()
     assert b"part-0" not in (past.path / "catalogue.db").read_bytes()
+
+
+def test_imports_that_were_known_by_the_secret_alone_are_known_still(
+    stand: Stand, tmp_path: Path
+) -> None:
+    """As in a store of format 7."""
+    table = history(300)
+    stand.clock.now = START + LENGTH * DAY
+    store = stand.create()
+    assert sum(receipt.accepted for receipt in store.replay(of(tmp_path, table))) == 300
+    catalogue, secret = store._lifecycle.catalogue, store._lifecycle.secret
+    former = blake2b(of(tmp_path, table).fingerprint, key=secret, digest_size=16).digest()
+    catalogue.run("UPDATE imports SET input = ?", former)
+    catalogue.run("DELETE FROM keys WHERE id = ?", int(catalogue.about("names")))
+    catalogue.run("DELETE FROM about WHERE name = 'names'")
+    store = stand.reopen()
+    assert store.replayed(of(tmp_path, table)) == 300
+    assert store._lifecycle.catalogue.one("SELECT input FROM imports") != former
+
+
+def test_the_secret_does_not_confirm_what_was_imported(stand: Stand, tmp_path: Path) -> None:
+    table = history(300)
+    stand.clock.now = START + LENGTH * DAY
+    store = stand.create()
+    list(store.replay(of(tmp_path, table)))
+    found = store._lifecycle.catalogue.one("SELECT input FROM imports")
+    secret, fingerprint = store._lifecycle.secret, of(tmp_path, table).fingerprint
+    assert found != blake2b(fingerprint, key=secret, digest_size=16).digest()

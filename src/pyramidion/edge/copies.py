@@ -1,7 +1,8 @@
 """What an edge holds: snapshots and models, in memory alone, each until it expires.
 
 A thread looks after them. While the service does not answer, those at hand serve until they
-expire; a model that the service has no more is dropped at once.
+expire; a model that the service has no more, or that it trains again without rows that were
+erased, is dropped at once.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class HeldModel:
         """Take what the service has now, if that is another; drop what it has no more."""
         try:
             told = self._client.model(self.stream, self.name)
+            if not told.get("available", True):  # rows that it learned from may be erased
+                self._held = None
             if self._as_good(told, time()):
                 self.trouble = ""
                 return

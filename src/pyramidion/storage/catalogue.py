@@ -40,7 +40,7 @@ from typing import Any
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 
-FORMAT = 7
+FORMAT = 8
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
@@ -144,6 +144,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute("ALTER TABLE arenas ADD COLUMN node INTEGER REFERENCES nodes"),
     ),
     6: lambda db: db.execute(SHARED),
+    7: lambda _: None,  # what a shard is, and names of imports, are under keys of their own
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import explained, sync
 from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
+from pyramidion.storage.names import FACT as NAMES
 
 CATALOGUE, LOCK, HOT, TABLES = "catalogue.db", "lock", "hot", "tables"
 BACKLOG = "vault-backlog"
@@ -56,11 +57,17 @@ class Home:
 
     @classmethod
     def create(
-        cls, path: Path, holder: KeyHolder, about: dict[str, str], secret: bytes | None = None
+        cls,
+        path: Path,
+        holder: KeyHolder,
+        about: dict[str, str],
+        secret: bytes | None = None,
+        keys: Sequence[DataKey] = (),
     ) -> Self:
         """Make the directory of a new store, whole or not at all.
 
         Its tables are made with a fresh ``secret``, unless it has one in common with others.
+        ``keys`` are those that facts are sealed under.
         """
         _refuse_inside(path, holder)
         store = secrets.token_hex(8)
@@ -71,11 +78,12 @@ class Home:
             try:
                 with catalogue.transaction():
                     catalogue.note(store=store, store_key=store_key.name, **about)
-                    held = DataKey.new("secret")
+                    held, names = DataKey.new("secret"), DataKey.new(NAMES)
                     if secret is not None:
                         held = replace(held, key=secret)
-                    DataKeys(catalogue, holder).add(held)
-                    catalogue.note(secret=held.id)
+                    for key in (held, names, *keys):
+                        DataKeys(catalogue, holder).add(key)
+                    catalogue.note(secret=held.id, **{NAMES: names.id})
                 catalogue.truncate_log()
             finally:
                 catalogue.close()
