@@ -29,6 +29,8 @@ TREES = "tests/store/test_trees.py"
 SHARDS = "tests/shards/test_shards.py"
 RELEASES = "tests/store/test_releases.py"
 SHARED = "tests/contracts/test_table_store.py"
+ORACLES = "tests/serve/security/test_oracles.py"
+ANSWERS = f"{ORACLES}::test_answers_do_not_depend_on_hot_rows_or_erasures"
 GREEN, RED = 0, 1  # exit codes of pytest
 
 
@@ -538,6 +540,99 @@ MUTANTS = (
         ),
         "tests/store/test_people.py::"
         "test_without_one_person_no_window_differs_by_more_than_its_noise_hides",
+    ),
+    Mutant(
+        "plan that forgets the blocks of people",
+        (Edit("privacy/prediction.py", "        k=hidden_of(schema, settings),\n", ""),),
+        "tests/store/test_planned.py::test_predicted_noise_is_that_of_a_store",
+    ),
+    Mutant(
+        "answer that says how many rows were blanked",
+        (
+            Edit(
+                "storage/hot.py",
+                'return {"accepted": self.accepted, "refused": self.refused, "late": self.late}',
+                "return dict(vars(self))",
+            ),
+        ),
+        f"{ANSWERS}[other_person]",
+    ),
+    Mutant(
+        "answer with the deletion records of people",
+        (
+            Edit(
+                "serve/routes_store.py",
+                "for each in found.deletions if not each.of_person]",
+                "for each in found.deletions]",
+            ),
+        ),
+        f"{ANSWERS}[erased]",
+    ),
+    Mutant(
+        "answer with the bytes on disk",
+        (Edit("serve/routes_store.py", 'del told["path"], told["bytes"]', 'del told["path"]'),),
+        f"{ANSWERS}[erased]",
+    ),
+    Mutant(
+        "answer with the bytes of vault files",
+        (
+            Edit(
+                "serve/routes_store.py",
+                'del told["url"], told["backlog_bytes"]',
+                'del told["url"]',
+            ),
+        ),
+        f"{ORACLES}::test_answers_do_not_depend_on_how_vault_files_compress[observe]",
+    ),
+    Mutant(
+        "answer that says what a model learned from",
+        (
+            Edit(
+                "serve/routes_models.py",
+                'if "train" in caller.roles else dict.fromkeys(about)',
+                'if "predict" in caller.roles else dict.fromkeys(about)',
+            ),
+        ),
+        f"{ANSWERS}[erased]",
+    ),
+    Mutant(
+        "answer that says why a model failed",
+        (Edit("serve/routing.py", 'if "train" in call.caller.roles or not', "if True or not"),),
+        "tests/serve/test_models.py::test_why_a_model_is_unavailable_is_for_trainers",
+    ),
+    Mutant(
+        "records as long as their values",
+        (
+            Edit(
+                "records.py",
+                "    size = length_of(rows, table.column_names, widths)\n",
+                "    size = needed\n",
+            ),
+        ),
+        "tests/store/test_hot_window.py::test_size_on_disk_does_not_follow_labels_and_keys",
+    ),
+    Mutant(
+        "records as long as the rows that an erasure leaves",
+        (
+            Edit(
+                "storage/hot.py",
+                "self.widths, batch.receipt.accepted, least)",
+                "self.widths)",
+            ),
+        ),
+        "tests/store/test_erasing.py::test_older_compressed_records_do_not_show_who_is_erased",
+    ),
+    Mutant(
+        "erasure that moves the next checkpoint",
+        (
+            Edit(
+                "erasing.py",
+                "each.after = last  #",
+                "each.after, each.fresh = last, 0  #",
+            ),
+        ),
+        "tests/store/test_erasing.py::"
+        "test_populating_tables_stay_what_they_were_also_after_a_crash",
     ),
     Mutant(
         "vault file that is bound to no store and no name",

@@ -3,7 +3,7 @@
 What a version names is gone when the store is closed, but somebody may have heard of it: a
 prediction says which version made it, and an edge holds a copy. So numbers are set aside in the
 catalogue before a model is trained, whether that succeeds or not: how often models were trained is
-public, and nothing else is told by them.
+told by them, the erasure of a person included, and nothing else.
 
 A model that learns between trainings is another one after every batch. It takes its numbers from
 a stretch that is set aside with its training. The highest number of all names that were
