@@ -165,6 +165,7 @@ def kept(stand: Stand) -> dict[str, object]:
     shutil.copytree(KEPT / "store", stand.path)
     stand.key.parent.mkdir()
     shutil.copy(KEPT / "store.key", stand.key)
+    stand.key.chmod(0o600)  # a checkout does not keep who may read a file
     recorded: dict[str, object] = json.loads((KEPT / "recorded.json").read_text())
     stand.clock.now = recorded["now"]  # type: ignore[assignment]
     return recorded

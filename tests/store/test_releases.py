@@ -19,10 +19,10 @@ from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.hot_rows import HotRows
 from pyramidion.privacy.birth import Birth
 from pyramidion.storage.keys import FileHolder
+from tests.dying import died
 from tests.store import test_bins as bins
 from tests.store import test_selection as selection
 from tests.store import test_weights as weights
-from tests.store.dying import killed_at
 from tests.store.stores import DAY, SCHEMA, START, Stand, failing_once, observed, rows, settled
 from tests.store.test_bulk import HISTORY, counted
 from tests.store.test_trees import TREE
@@ -364,7 +364,7 @@ def went_on(stand: Stand) -> None:
 def test_a_crash_leaves_the_store_before_or_after_the_charge(
     point: str, paid: int, stand: Stand
 ) -> None:
-    assert killed_at(point, stand.folder, __name__)
+    assert died(lambda: went_on(Stand(stand.folder)), at=point)
     stand.clock.now = START + DAY
     store = stand.open()
     assert len(held(stand)) == 1
