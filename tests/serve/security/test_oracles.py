@@ -114,6 +114,7 @@ SENT: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", f"{M}/predictions"): {"json": ASKED},
     ("POST", f"{S}/groups"): {"json": {"features": ["b", "note"]}},
     ("POST", f"{S}/groups/select"): {"json": {"share": 1}},
+    ("POST", f"{S}/clock"): {"json": {"answer": "confirm", "why": "drill"}},
     ("POST", f"{S}/reseed"): {"json": {"why": "drill"}},
     ("POST", f"{S}/vault/requests"): {"json": {}},
     ("POST", "/v1/drafts"): {"content": "a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}},
