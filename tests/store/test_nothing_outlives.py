@@ -35,6 +35,7 @@ from pyramidion import (
     Snapshot,
     Verification,
 )
+from pyramidion.clocks import ClockStatus
 from pyramidion.erasing import Erasure
 from pyramidion.exposure.exposed import (
     Exposure,
@@ -53,7 +54,7 @@ from pyramidion.learn.exports import KINDS
 from pyramidion.privacy import ledger
 from pyramidion.rebuilding import Rebuild
 from pyramidion.replay import in_order
-from pyramidion.schedule import Advance
+from pyramidion.schedule import Advance, Due
 from pyramidion.selecting import Selection
 from pyramidion.shards import ShardStatus
 from pyramidion.sharing import SharedStatus
@@ -127,7 +128,7 @@ ABOUT = {
     "schema": f"{PUBLIC}; or {CHOSEN}, until the first of these windows is forgotten",
     "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
-    **dict.fromkeys(("next_batch", "next_step", "clock", "vaulted"), PUBLIC),
+    **dict.fromkeys(("next_batch", "next_step", "clock", "clock_follows", "vaulted"), PUBLIC),
     **dict.fromkeys(("store", "store_key", "secret", "names", "audit_log"), DRAWN),
 }
 PASSING = {
@@ -187,10 +188,12 @@ OUTPUTS: dict[type, dict[str, str]] = {
         ),
         PUBLIC,
     ),
+    ClockStatus: dict.fromkeys(("follows", "present", "system", "alarm"), PUBLIC),
+    Due: dict.fromkeys(("at", "sealed", "retired", "steps", "rows"), PUBLIC),
     Status: {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
-        "nodes": PUBLIC,
+        **dict.fromkeys(("nodes", "clock"), PUBLIC),
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
         "bytes": HOT,  # the lengths of hot segments are in it
         "vault": "see VaultStatus",
@@ -297,7 +300,8 @@ VERBS: dict[type, dict[str, str]] = {
         "bulk": "takes exact counts, in memory alone; gives numbers of windows, and their rows",
         "as_of": PAID,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
-        **dict.fromkeys(("path", "schema", "settings", "replayed"), PUBLIC),
+        **dict.fromkeys(("path", "schema", "settings", "replayed", "now", "clock", "due"), PUBLIC),
+        **dict.fromkeys(("confirm_clock", "correct_clock"), VERB),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
         "note": "see ENTRIES; what a service tells",
@@ -323,7 +327,7 @@ VERBS: dict[type, dict[str, str]] = {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "typical_counts": PAID,  # of its noisy cells alone
         **dict.fromkeys(("featurize_json", "vector_of_json", "through", "estimates"), PAID),
-        **dict.fromkeys(("expired", "expires", "holds", "parts", "tables"), PUBLIC),
+        **dict.fromkeys(("expired", "expires", "made", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         "values": "of rows that one has, in columns by the stream's secret",
         **dict.fromkeys(("without", "without_all"), "P1: in memory, never stored"),
