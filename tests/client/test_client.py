@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import socket
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -197,7 +198,7 @@ def test_it_waits_as_long_as_it_is_asked_to(
     client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(calls.time, "sleep", waited.append)
+    monkeypatch.setattr(calls, "time", SimpleNamespace(sleep=waited.append))
     service.faults = [busy(429, "7"), busy(503, "0")]  # type: ignore[list-item]
     client.streams()
     assert waited[0] == 7.0
@@ -216,7 +217,7 @@ def test_waits_grow_and_differ(
     waited: list[float] = []
     monkeypatch.setattr(calls, "FIRST", 1.0)
     monkeypatch.setattr(calls, "LONGEST", 4.0)
-    monkeypatch.setattr(calls.time, "sleep", waited.append)
+    monkeypatch.setattr(calls, "time", SimpleNamespace(sleep=waited.append))
     for _ in range(20):
         service.faults = [busy(429)] * 5  # type: ignore[list-item]
         client.streams()

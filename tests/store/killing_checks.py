@@ -291,7 +291,8 @@ class Look:
     def keys(self) -> Iterator[Problem]:
         """Those in the catalogue and the one in the holder."""
         keys, holder = self.lifecycle.keys, self.lifecycle.keys.holder
-        used = {int(self.catalogue.about("secret"))} | {row["key"] for row in self.arenas}
+        used = {int(self.catalogue.about(name)) for name in ("secret", "names")}
+        used |= {row["key"] for row in self.arenas}
         used |= {row[name] for row in self._all("SELECT * FROM steps") for name in ("key", "once")}
         used |= {row["lock"] for row in self._all("SELECT * FROM vault_files") if row["lock"]}
         found = {row["id"] for row in self._all("SELECT id FROM keys")}
