@@ -19,6 +19,8 @@ from tests.store.stores import cells, exact, populating
 OBSERVATIONS = "/v1/streams/s/observations"
 ROWS = 3
 """In each request; which ones follows from its key."""
+NOW = time.time()
+"""The event time of all rows, so that a retry sends the same content."""
 
 
 class Observer(threading.Thread):
@@ -57,7 +59,7 @@ def send(caller: httpx.Client, key: str) -> httpx.Response:
 
 def of_key(key: str) -> list[dict[str, object]]:
     """The rows that go with a key: others than those of other keys."""
-    return told_rows(ROWS, time.time(), seed=zlib.crc32(key.encode()))
+    return told_rows(ROWS, NOW, seed=zlib.crc32(key.encode()))
 
 
 @contextmanager

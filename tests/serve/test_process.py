@@ -15,22 +15,22 @@ from tests.serve.services import Process, wait_for
 CONNECTIONS = 8
 
 
-def observers(served: Process) -> list[Observer]:
-    made = [Observer(served.caller("observe"), f"o{n}") for n in range(CONNECTIONS)]
+def observers(served: Process, token: str) -> list[Observer]:
+    made = [Observer(served.known(token), f"o{n}") for n in range(CONNECTIONS)]
     for each in made:
         each.start()
     wait_for(lambda: all(len(each.acknowledged) > 3 for each in made))
     return made
 
 
-def nothing_lost_or_twice(served: Process, made: list[Observer]) -> None:
+def nothing_lost_or_twice(served: Process, made: list[Observer], token: str) -> None:
     """Of a service that ended: what was acknowledged is there once; the rest can be sent again."""
     known = [key for each in made for key in each.acknowledged]
     unknown = [each.open for each in made if each.open]
     assert len(set(known)) == len(known)
     unanswered_but_there(served, known, unknown)
     served.start()
-    caller = served.caller("observe")
+    caller = served.known(token)
     for key in [*known, *unknown]:
         assert send(caller, key).json()["accepted"] == ROWS
     assert served.stop() == 0
@@ -52,14 +52,15 @@ def test_a_stop_as_soon_as_it_says_where_it_serves_closes_the_stores(tmp_path: P
 def test_a_stop_finishes_what_was_taken(process: Start) -> None:
     served = process()
     served.create(epsilon=float("inf"), delta=0.0)
-    made = observers(served)
+    token = served.token("observe")
+    made = observers(served, token)
     assert served.stop() == 0
     for each in made:
         each.join()
         assert not each.refused
     for each in made:
         assert each.acknowledged
-    nothing_lost_or_twice(served, made)
+    nothing_lost_or_twice(served, made, token)
 
 
 def test_without_power_nothing_acknowledged_is_lost_and_nothing_counted_twice(
@@ -67,11 +68,12 @@ def test_without_power_nothing_acknowledged_is_lost_and_nothing_counted_twice(
 ) -> None:
     served = process()
     served.create(epsilon=float("inf"), delta=0.0)
-    made = observers(served)
+    token = served.token("observe")
+    made = observers(served, token)
     served.kill()
     for each in made:
         each.join()
-    nothing_lost_or_twice(served, made)
+    nothing_lost_or_twice(served, made, token)
 
 
 def test_a_stopped_service_has_let_go_of_its_stores(process: Start) -> None:

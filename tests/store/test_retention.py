@@ -211,4 +211,6 @@ def test_nothing_is_kept_of_a_store_that_nobody_wrote_to_for_long(stand: Stand) 
     store = stand.open()
     assert not stand.files("hot")
     assert not stand.files("tables")
-    assert store._lifecycle.catalogue.one("SELECT count(*) FROM keys") == 1  # the stream's secret
+    assert (
+        store._lifecycle.catalogue.one("SELECT count(*) FROM keys") == 2
+    )  # the secret, and names'

@@ -58,7 +58,7 @@ def cut(made: socket.socket, how: str) -> None:
 
 def kept() -> list[TrainingSet]:
     gc.collect()
-    return [each for each in gc.get_objects() if isinstance(each, TrainingSet)]
+    return [each for each in gc.get_objects() if type(each) is TrainingSet]
 
 
 @pytest.mark.parametrize("accept", ["application/x-ndjson", ARROW])
