@@ -198,6 +198,7 @@ def reopened(image: Image, folder: Path) -> Loot:
         for name, data in files.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(data)
+            (place / name).chmod(0o600)
     for name in ("hot", "tables"):
         (after.disk / "store" / name).mkdir(exist_ok=True)
     after.day = image.day
