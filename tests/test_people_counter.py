@@ -168,5 +168,5 @@ def test_a_row_of_nobody_is_refused_by_itself(who: list[object]) -> None:
 
 @pytest.mark.parametrize("who", [[1.5, 2.0], [True, False], [b"x", b"y"]])
 def test_what_is_neither_text_nor_whole_is_nobody(who: list[object]) -> None:
-    with pytest.raises(ObservationError, match="neither text nor a whole number|text or whole numbers are needed"):
+    with pytest.raises(ObservationError, match=r"text n?or (a )?whole number"):
         units(who)
