@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
 QUICK := $(filter-out %_docs.py %_movielens.py %_project.py, $(wildcard tests/test_*.py)) \
 	tests/counts tests/privacy tests/contracts \
 	$(patsubst %, tests/store/test_%.py, bins catalogue format groups hot_window observe people_told \

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 def play(seed: int, tests: list[str], end: float | None) -> int:
     """One round: the exit code of pytest."""
     kinds = "campaign or statistical"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto", "--dist", "loadgroup"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto", "--dist", "loadscope"]
     rest = None if end is None else max(1.0, end - time.monotonic())
     command += [f"--hypothesis-seed={seed}"]
     environment = os.environ | {SEED: str(seed)}

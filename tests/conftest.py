@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.campaign import SEED
 from tests.redis_servers import RedisCluster, RedisServer, needed
@@ -163,13 +164,10 @@ MARKED_BY_PATH = {
 }
 
 TOGETHER = {
-    "cassandra_node": "cassandra",
-    "redis_cluster": "redis",
-    "redis_server": "redis",
-    "spark": "spark",
-    "chromium": "chromium",
+    "cassandra": ("tests/contracts/", "tests/store/test_cassandra_tables"),
+    "spark": ("tests/spark/",),
 }
-"""Tests that share one server run in one worker, so that it is started once."""
+"""Files that share one server run in one worker, so that it is started once."""
 
 LONG = (
     "tests/spark/",
@@ -185,8 +183,7 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they need, keep files together, and begin with the long ones."""
-    groups: dict[str, str] = {}
+    """Mark tests by what they need, and begin with the long ones."""
     for item in items:
         path = item.nodeid.partition("::")[0]
         asked = set(getattr(item, "fixturenames", ()))
@@ -194,13 +191,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         by_path = {name for name, pattern in MARKED_BY_PATH.items() if pattern.match(path)}
         for name in by_fixture | by_path:
             item.add_marker(name)
-        for fixture, group in TOGETHER.items():
-            if fixture in asked:
-                groups.setdefault(path, group)
-    for item in items:
-        path = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(groups.get(path, path)))
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+class ByFile(LoadScopeScheduling):
+    """Gives each worker whole files, and files that share a server to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return next((name for name, files in TOGETHER.items() if path.startswith(files)), path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 # --- tests that must not be skipped -----------------------------------------------------------
