@@ -202,6 +202,7 @@ class ByFile(LoadScopeScheduling):
         return next((name for name, files in TOGETHER.items() if path.startswith(files)), path)
 
 
+@pytest.hookimpl(optionalhook=True)  # also without pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
 
