@@ -21,8 +21,9 @@ from pyramidion.errors import StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.catalogue import facts
 from pyramidion.storage.disk import explained, remove, sync
-from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, TABLES, Home, made
+from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, LOCK, TABLES, Home
 from pyramidion.storage.keys import KeyHolder
+from pyramidion.storage.making import RESTORING, made, remove_broken
 
 
 def back_up(home: Home, lifecycle: Lifecycle, path: Path, log: AuditLog, now: int) -> int:
@@ -137,10 +138,15 @@ def copied_back(backup: Path, path: Path, holder: KeyHolder) -> Home:
         raise StateError(f"{backup} is not a backup; open it, or give the path of one")
 
     def fill(folder: Path) -> None:
-        shutil.copytree(backup, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(
+            backup, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", LOCK)
+        )
+        (folder / RESTORING).touch(mode=0o600)
         for each in folder.rglob("*"):
             sync(each)
 
+    if (path / RESTORING).exists() and facts(path / CATALOGUE).get("copy") == "backup":
+        remove_broken(path)
     made(path, fill)
     try:
         return Home(path, holder)

@@ -10,6 +10,11 @@ import os
 import signal
 
 POINTS = (
+    "create.noted",
+    "create.registered",
+    "create.keyed",
+    "create.filled",
+    "create.renamed",
     "draft.written",
     "append.before",
     "append.written",
@@ -80,6 +85,7 @@ POINTS = (
     "broker.read",
     "vault.written",
     "vault.committed",
+    "vault.uploaded",
     "vault.stored",
     "vault.settled",
 )

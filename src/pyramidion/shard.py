@@ -14,6 +14,7 @@ from pyramidion.storage import manifests
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.home import Registration
 from pyramidion.storage.keys import FileHolder, holder_at
 from pyramidion.storage.roster import Roster, checked_word
 from pyramidion.storage.tables import FileTables, tables_at
@@ -156,20 +157,28 @@ def founded(shard: Shard, store: Path) -> bytes:
     return shard.roster.found(shard.name)
 
 
-def joined(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes]:
-    """Register one more shard: schema, settings and secret of the stream."""
+def joining(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes, Registration]:
+    """Schema, settings and secret of a stream, and how a store registers as one more shard."""
     shard.refuse_unsafe(store)
     roster, tables = shard.roster, tables_at(shard.tables)
-    roster.secret()
+    secret = roster.secret()
     try:
         for member in roster.entries().members.values():
             if member.manifest is not None:
                 told = manifests.get(tables, member.manifest)
                 settings = Settings.from_dict(json.loads(told.settings))
-                secret = roster.join(shard.name, settings.shards)
-                return Schema.from_toml(told.schema), settings, secret
+                registration = _registration(shard, roster, settings.shards)
+                return Schema.from_toml(told.schema), settings, secret, registration
     finally:
         tables.close()
     raise StateError(
         f"no shard of stream {shard.stream!r} has told its schema yet; let one advance first"
+    )
+
+
+def _registration(shard: Shard, roster: Roster, most: int) -> Registration:
+    return Registration(
+        f"{shard.stream}.{shard.name}",
+        lambda store: roster.join(shard.name, most, store),
+        lambda store: roster.leave_unmade(shard.name, store),
     )

@@ -73,12 +73,12 @@ from pyramidion.serving import Serving
 from pyramidion.settings import Settings
 from pyramidion.shard import ABOUT as SHARD
 from pyramidion.shard import WHERE as MEETING
-from pyramidion.shard import Shard, founded, joined, refuse_sharing, refuse_unsharded
+from pyramidion.shard import Shard, founded, joining, refuse_sharing, refuse_unsharded
 from pyramidion.shards import Shards
 from pyramidion.sharing import Sharing
 from pyramidion.status import Status, status_of
 from pyramidion.storage.data_keys import DataKey
-from pyramidion.storage.home import Home
+from pyramidion.storage.home import Home, Registration
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
 from pyramidion.storage.spells import FACT, NONE, replaying
@@ -179,7 +179,7 @@ class Pyramid:
             tables_at(tables).names()  # or there is no store either
         secret = None if shard is None else founded(shard, Path(path))
         sealed = vault, custodian
-        made = cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
+        made = cls._created(path, schema, settings, keys, clock, sealed, (shard, secret, None))
         if tables is not None:
             made.share(tables)
         return made
@@ -196,9 +196,10 @@ class Pyramid:
         custodian: PublicKey | None = None,
     ) -> Self:
         """Make a new store that is one more shard of a stream, and counts as the others do."""
-        schema, settings, secret = joined(shard, Path(path))
+        schema, settings, secret, registration = joining(shard, Path(path))
         sealed = vault, custodian
-        return cls._created(path, schema, settings, keys, clock, sealed, shard, secret)
+        of_stream = shard, secret, registration
+        return cls._created(path, schema, settings, keys, clock, sealed, of_stream)
 
     @classmethod
     def _created(
@@ -209,9 +210,9 @@ class Pyramid:
         keys: str,
         clock: Clock,
         sealed: tuple[str | None, PublicKey | None],
-        shard: Shard | None,
-        secret: bytes | None,
+        of_stream: tuple[Shard | None, bytes | None, Registration | None],
     ) -> Self:
+        shard, secret, registration = of_stream
         try:
             about = {"schema": schema.to_toml()}
             about |= {"settings": json.dumps(settings.settled().to_dict())}
@@ -219,9 +220,9 @@ class Pyramid:
             meeting = DataKey.new(MEETING)
             about |= {} if shard is None else {SHARD: shard.sealed(meeting)}
             own = [] if shard is None else [meeting]
-            home = Home.create(Path(path), holder_at(keys), about, secret, own)
+            home = Home.create(Path(path), holder_at(keys), about, secret, own, registration)
         except BaseException:
-            if shard is not None:  # or its name would be taken by nobody
+            if shard is not None and registration is None:  # or its name would be taken by nobody
                 shard.roster.forget(shard.name)
             raise
         return cls._opened(home, clock, begun="store.created")

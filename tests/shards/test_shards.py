@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
+import subprocess
+import sys
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -546,6 +549,35 @@ def test_a_stream_that_broke_off_at_its_beginning_can_be_begun_again(stream: Str
         stream.join("two")
     stream.begin("one", "two")
     assert set(stream.shard("one").roster.entries().members) == {"one", "two"}
+
+
+@pytest.mark.parametrize("point", ["create.registered", "create.keyed", "create.filled"])
+def test_a_join_that_was_killed_can_be_done_again(stream: Stream, point: str) -> None:
+    stream.begin("one")
+    program = (
+        "import sys; from pathlib import Path; from tests.shards.streams import Stream\n"
+        "Stream(Path(sys.argv[1])).join('two')\n"
+    )
+    known = os.environ | {"PYRAMIDION_KILL_AT": point}
+    done = subprocess.run([sys.executable, "-c", program, str(stream.folder)], env=known)
+    assert done.returncode == -signal.SIGKILL
+    roster = stream.shard("one").roster
+    assert set(roster.entries().members) == {"one", "two"}
+    with pytest.raises(StateError, match="make it again at the same path, or remove it"):
+        Pyramid.join(stream.path("three"), stream.shard("two"), **stream.given("three"))
+    stream.join("two")
+    assert set(roster.entries().members) == {"one", "two"}
+    assert {path.name for path in stream.folder.glob(".*")} == set()
+    stream.advance()
+    assert not [name for name in roster._keys() if name.startswith("joining.")]
+
+
+def test_a_join_under_a_name_that_is_taken_takes_nobody_away(stream: Stream) -> None:
+    stream.begin("one", "two")
+    with pytest.raises(StateError, match="has a shard 'two' already"):
+        Pyramid.join(stream.path("three"), stream.shard("two"), **stream.given("three"))
+    assert set(stream.shard("one").roster.entries().members) == {"one", "two"}
+    assert not stream.path("three").exists()
 
 
 def test_a_restored_shard_goes_on_under_its_name(stream: Stream) -> None:

@@ -46,7 +46,7 @@ KILLS = [
     if not point.startswith(
         (
             *("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share."),
-            *("bulk.", "draft."),
+            *("bulk.", "create.", "draft."),
         )
     )
 ]

@@ -23,8 +23,9 @@ OLDER = ["commit.after", "step.before", "erase.committed", "erase.destroyed", "r
 FORGETTING = replace(work.BY_TIME, vault_every="10m", vault_retention="1h")
 
 
-def test_there_are_four_places_to_die_on_the_way_into_a_vault() -> None:
-    assert OURS == ["vault.written", "vault.committed", "vault.stored", "vault.settled"]
+def test_there_are_five_places_to_die_on_the_way_into_a_vault() -> None:
+    ends = ["written", "committed", "uploaded", "stored", "settled"]
+    assert [f"vault.{end}" for end in ends] == OURS
 
 
 @pytest.mark.parametrize("settings", [work.BY_TIME, FORGETTING], ids=["for ever", "for an hour"])

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -27,7 +28,9 @@ from pyramidion.serve.metrics import Metrics
 from pyramidion.serve.streams import Stream
 from pyramidion.settings import Settings
 from pyramidion.storage.disk import remove, replace_durably
-from pyramidion.storage.home import CATALOGUE
+from pyramidion.storage.home import CATALOGUE, undone
+from pyramidion.storage.keys import holder_at
+from pyramidion.storage.making import drafts_in, sweep
 from pyramidion.system import Pyramid
 from pyramidion.web.limits import Admission, Limits
 
@@ -90,6 +93,8 @@ class Service:
         self._streams: dict[str, Stream] = {}
         self.closed = False
         try:
+            for name in set(drafts_in(folder)):  # of streams whose creation was broken off
+                sweep(folder / name, partial(undone, holder_at(self._holder(name)), None))
             for name in stream_names(folder):
                 self._streams[name] = self._opened(name, self._open)
         except BaseException:

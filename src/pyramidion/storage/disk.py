@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyramidion.errors import StorageError
 from pyramidion.killpoints import reach
 
+STALE = 60.0  # seconds
 _REMEDIES = {
     errno.ENOSPC: "is on a full disk; free some space, nothing was lost",
     errno.EDQUOT: "is over its quota; free some space, nothing was lost",
@@ -111,6 +113,17 @@ def read(path: Path) -> bytes:
     """A whole file."""
     with explained(path):
         return path.read_bytes()
+
+
+def remove_stale(folder: Path, pattern: str) -> None:
+    """Unlink drafts of a minute ago: nobody takes so long to write a small file, so it was killed.
+
+    For files that several processes may begin at once, without a lock.
+    """
+    for path in folder.glob(pattern):
+        with suppress(OSError):  # gone meanwhile
+            if time.time() - path.stat().st_mtime > STALE:
+                path.unlink()
 
 
 def remove(folder: Path, names: Iterable[str]) -> None:

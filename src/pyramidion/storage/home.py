@@ -13,12 +13,12 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pyramidion.errors import (
     FormatError,
@@ -27,14 +27,38 @@ from pyramidion.errors import (
     StateError,
     StorageError,
 )
+from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
-from pyramidion.storage.disk import explained, sync
+from pyramidion.storage.disk import explained, remove_stale
 from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
+from pyramidion.storage.making import (
+    AUDIT,
+    BACKLOG,
+    CATALOGUE,
+    HOT,
+    LOCK,
+    RESTORING,
+    TABLES,
+    Note,
+    made,
+)
 from pyramidion.storage.names import FACT as NAMES
 
-CATALOGUE, LOCK, HOT, TABLES = "catalogue.db", "lock", "hot", "tables"
-BACKLOG = "vault-backlog"
+SMALL = (AUDIT, "broker.json")
+"""Files of a store that other processes may begin, too: under a name of their own at first."""
+
+__all__ = ["BACKLOG", "CATALOGUE", "HOT", "LOCK", "TABLES", "Home", "Registration", "undone"]
+
+
+class Registration(NamedTuple):
+    """What a new store is called elsewhere: registered before it is there, undone if it is not."""
+
+    name: str
+    add: Callable[[str], object]
+    """Register a store by its id."""
+    remove: Callable[[str], object]
+    """Undo that; nothing where the store of this id was not registered."""
 
 
 class Home:
@@ -63,6 +87,7 @@ class Home:
         about: dict[str, str],
         secret: bytes | None = None,
         keys: Sequence[DataKey] = (),
+        registration: Registration | None = None,
     ) -> Self:
         """Make the directory of a new store, whole or not at all.
 
@@ -71,9 +96,15 @@ class Home:
         """
         _refuse_inside(path, holder)
         store = secrets.token_hex(8)
+        note = {"store": store, "keys": holder.name}
+        note |= {} if registration is None else {"registered": registration.name}
 
         def fill(folder: Path) -> None:
+            if registration is not None:
+                registration.add(store)
+                reach("create.registered")
             store_key = StoreKey.new(holder, store)
+            reach("create.keyed")
             catalogue = Catalogue(folder / CATALOGUE, new=True)
             try:
                 with catalogue.transaction():
@@ -89,10 +120,10 @@ class Home:
                 catalogue.close()
 
         try:
-            made(path, fill)
+            made(path, fill, note=note, undo=partial(undone, holder, registration))
         except BaseException:
             with suppress(KeyHolderError):
-                holder.drop([name for name in holder.keys() if name.startswith(f"{store}.")])  # noqa: SIM118
+                undone(holder, registration, note)
             raise
         return cls(path, holder)
 
@@ -114,6 +145,10 @@ class Home:
     def settled(self, now: int) -> None:
         """Note that erasures which were broken off are complete."""
         self.catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", now)
+        with explained(self.path):
+            (self.path / RESTORING).unlink(missing_ok=True)
+        for name in SMALL:
+            remove_stale(self.path, f".{name}.*")
 
     @property
     def owned(self) -> bool:
@@ -136,25 +171,22 @@ class Home:
             os.close(self._lock)
 
 
-def made(path: Path, fill: Callable[[Path], None]) -> None:
-    """Make a store directory under another name, and rename it when it is whole."""
-    with explained(path):
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise StateError(f"{path} exists already; open it, or choose another path")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        draft.mkdir(mode=0o700)
-        try:
-            for folder in (HOT, TABLES):
-                (draft / folder).mkdir(mode=0o700)
-            (draft / LOCK).touch(mode=0o600)
-            fill(draft)
-            sync(draft)
-            os.rename(draft, path)
-            sync(path.parent)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
+def undone(holder: KeyHolder, registration: Registration | None, note: Note) -> bool:
+    """Undo what was begun for a store that did not come to be; False where that is not known here.
+
+    Its key is dropped, which opens nothing, and its registration.
+    """
+    registered = "" if registration is None else registration.name
+    if note.get("keys", holder.name) != holder.name:
+        return False
+    if note.get("registered", "") not in ("", registered):
+        return False
+    store = note.get("store")
+    if store is not None:
+        holder.drop([name for name in holder.keys() if name.startswith(f"{store}.")])  # noqa: SIM118
+        if registration is not None:
+            registration.remove(store)
+    return True
 
 
 def _refuse_inside(path: Path, holder: KeyHolder) -> None:

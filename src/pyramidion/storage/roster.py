@@ -6,6 +6,7 @@ holder that all of them reach, never beside the data, and nowhere else in the cl
     stream.<s>.secret                         what keys of values are made with: equal in all shards
     stream.<s>.shard.<name>.<serial>          a shard; opens its newest manifest
     stream.<s>.left.<name>.<serial>           the same of one that nobody waits for any more
+    stream.<s>.joining.<name>.<store>         the store that a shard is to be, until it tells
     stream.<s>.window.<name>.<file>.<until>   opens one published window, until that is forgotten
 
 Names are only ever added and dropped, never given another value, and a name tells nothing that
@@ -159,22 +160,45 @@ class Roster:
             )
         self._drop(list(self._keys()))
 
-    def join(self, shard: str, most: int) -> bytes:
-        """Register one more shard, of so many at most; the secret of the stream."""
+    def join(self, shard: str, most: int, store: str = "") -> bytes:
+        """Register one more shard, of so many at most; the secret of the stream.
+
+        With the id of its ``store``, `leave_unmade` undoes it should that never be.
+        """
         with self._alone():
             secret, members = self.secret(), self.entries().members
             if shard in members:
-                raise StateError(
-                    f"stream {self.stream!r} has a shard {shard!r} already; choose another name"
+                told = members[shard].manifest is not None
+                remedy = (
+                    "choose another name"
+                    if told
+                    else (
+                        "wait until it advances; or, if making it was broken off, make it again at "
+                        "the same path, or remove it"
+                    )
                 )
+                raise StateError(f"stream {self.stream!r} has a shard {shard!r} already; {remedy}")
             active = sum(member.active for member in members.values())
             if active >= most:
                 raise StateError(
                     f"stream {self.stream!r} has {active} shards and setting 'shards' is {most}; "
                     f"remove one that is gone first"
                 )
+            if store:
+                self._add(f"joining.{shard}.{store}", b"\0")
             self._register(shard)
             return secret
+
+    def leave_unmade(self, shard: str, store: str) -> None:
+        """Strike out a shard whose store was registered and never came to be; no other."""
+        with self._alone():
+            found = self._keys()
+            if f"joining.{shard}.{store}" not in found:
+                return
+            told = [name for name in found if name.startswith(f"shard.{shard}.")]
+            if told == [f"shard.{shard}.0"]:
+                self._drop(told)
+            self._drop([f"joining.{shard}.{store}"])
 
     def _register(self, shard: str) -> None:
         self._add(f"shard.{checked_word('a shard', shard)}.0", b"\0")
@@ -185,7 +209,8 @@ class Roster:
             member = self.member(shard)
             kind = "shard" if member.active else "left"
             self._add(f"{kind}.{shard}.{member.serial + 1}", manifest.to_bytes())
-            self._drop([f"{kind}.{shard}.{member.serial}"])
+            begun = [name for name in self._keys() if name.startswith(f"joining.{shard}.")]
+            self._drop([f"{kind}.{shard}.{member.serial}", *begun])
 
     def leave(self, shard: str) -> None:
         """Have nobody wait for a shard any more; its published windows stay until their time."""

@@ -7,13 +7,13 @@ is encrypted, and whatever was changed is found out by who reads it.
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from pyramidion.errors import SchemaError, StorageError
 from pyramidion.extras import refuse_missing
+from pyramidion.killpoints import reach
 from pyramidion.storage.ciphers import Buffer
 from pyramidion.storage.disk import explained, sync, write_all
 
@@ -81,6 +81,11 @@ def refuse_password(url: str) -> None:
         )
 
 
+def _draft_of(name: str) -> str:
+    """What a file is called until it is whole: always the same, so that the next try removes it."""
+    return f".{name}.new"
+
+
 class Folder:
     """A local directory."""
 
@@ -94,13 +99,15 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def put(self, name: str, data: Buffer) -> None:
-        """Write under another name, sync, rename, sync."""
-        draft = self.path / f".{name}.{secrets.token_hex(4)}.new"
+        """Write under another name, sync, rename, sync; what a kill left of it is removed."""
+        draft = self.path / _draft_of(name)
         with explained(self.path / name):
+            self._remove_drafts(name)
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 write_all(descriptor, memoryview(data))
                 os.fsync(descriptor)
+                reach("vault.uploaded")
                 os.replace(draft, self.path / name)
             except BaseException:
                 draft.unlink(missing_ok=True)
@@ -128,10 +135,16 @@ class Folder:
             return sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
 
     def delete(self, name: str) -> None:
-        """Remove a file and make that durable."""
+        """Remove a file, and what a kill left of it, and make that durable."""
         with explained(self.path / name):
             (self.path / name).unlink(missing_ok=True)
+            self._remove_drafts(name)
             sync(self.path)
+
+    def _remove_drafts(self, name: str) -> None:
+        """A store writes a file of this name alone, once at a time; so a draft is nobody's."""
+        for draft in (_draft_of(name), *(p.name for p in self.path.glob(f".{name}.*.new"))):
+            (self.path / draft).unlink(missing_ok=True)
 
 
 class Remote:
@@ -170,7 +183,7 @@ class Remote:
         system, _ = self._there
         schemes = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
         whole = bool(schemes & WHOLE)
-        path = self._path(name if whole else f".{name}.{secrets.token_hex(4)}.new")
+        path = self._path(name if whole else _draft_of(name))
         view = memoryview(data).cast("B")
         with system.open(path, "wb") as file:
             for start in range(0, len(view), PIECE):
@@ -207,5 +220,6 @@ class Remote:
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""
         system, _ = self._there
-        if system.exists(self._path(name)):
-            system.rm_file(self._path(name))
+        for each in (name, _draft_of(name)):
+            if system.exists(self._path(each)):
+                system.rm_file(self._path(each))
