@@ -20,6 +20,8 @@ from pyramidion.edge.bodies import LIMITS as USUAL
 from pyramidion.edge.copies import Copies
 from pyramidion.listening import bound
 from pyramidion.web.connections import connections
+from pyramidion.web.room import Room
+from pyramidion.web.server import Server
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
 from tests.client.service import TOKEN, Service, until
 from tests.edge.toys import Toy, export
@@ -28,6 +30,7 @@ from tests.store.stores import SECOND, Stand
 LIMITS = replace(
     USUAL, header_seconds=0.5, body_seconds=0.5, connections=40, stranger_per_second=0.01
 )
+ROOM = Room(lambda: LIMITS.connections)
 ASKER = "pyr_00000000000000aa_" + "q" * 43
 
 
@@ -50,7 +53,7 @@ class Edge:
 @pytest.fixture
 def kind() -> type[Any]:
     """The kind of connections that an edge has."""
-    return connections(LIMITS)
+    return connections(LIMITS, room=ROOM)
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def edge(
         create_app(made), http=kind, loop="uvloop", ws="none", log_config=None,
         timeout_keep_alive=LIMITS.idle_seconds, access_log=False, server_header=False,
     )  # fmt: skip
-    server = uvicorn.Server(config)
+    server = Server(config, threading.Event(), ROOM, LIMITS)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started)

@@ -11,7 +11,7 @@ import pytest
 
 from pyramidion.web.connections import connections
 from tests import framing
-from tests.edge.conftest import ASKER, LIMITS, Edge
+from tests.edge.conftest import ASKER, LIMITS, ROOM, Edge
 
 CUTTING = framing.Cutting()
 
@@ -29,7 +29,7 @@ class Cut:
 
 @pytest.fixture
 def kind() -> type[Any]:
-    return CUTTING.kind(connections(LIMITS))
+    return CUTTING.kind(connections(LIMITS, room=ROOM))
 
 
 @pytest.fixture

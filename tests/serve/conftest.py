@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,8 @@ def process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Starts real services."""
     made: list[Process] = []
 
-    def start(*options: str) -> Process:
-        made.append(Process(tmp_path, *options))
+    def start(*options: str, before: Sequence[str] = ()) -> Process:
+        made.append(Process(tmp_path, *options, before=before))
         return made[-1]
 
     yield start

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +137,10 @@ class Inside(Callers):
 class Process(Callers):
     """A `pyramidion serve` of its own, by the system's clock."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, before: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._before = before
+        """Words of a command that runs the others."""
         self.data = folder / "data"
         self.keys = f"file:{folder}/keys/{{stream}}.key"
         self._options = options
@@ -149,7 +151,7 @@ class Process(Callers):
         """Start it; returns when it answers."""
         words = ["serve", "--data", str(self.data), "--keys", self.keys, "--port", str(port)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyramidion", *words, "--json", *self._options],
+            [*self._before, sys.executable, "-m", "pyramidion", *words, "--json", *self._options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

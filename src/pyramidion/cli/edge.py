@@ -95,8 +95,10 @@ def edge(arguments: argparse.Namespace) -> None:
     from pyramidion.edge.edge import Edge
     from pyramidion.edge.server import serve
     from pyramidion.listening import Certificate, bound
+    from pyramidion.web.descriptors import raise_limit
     from pyramidion.web.logs import logged
 
+    raise_limit()
     certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
     callers = Callers(arguments.token_hash_file)
     client = Client(

@@ -114,9 +114,11 @@ def serve(arguments: argparse.Namespace) -> None:
     from pyramidion.serve.server import collecting
     from pyramidion.serve.server import serve as run
     from pyramidion.serve.service import KEYS, Service
+    from pyramidion.web.descriptors import raise_limit
     from pyramidion.web.limits import Limits
     from pyramidion.web.logs import logged
 
+    raise_limit()
     certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
     ours_to_interrupt()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until it serves

@@ -13,6 +13,8 @@ from pyramidion.serve.app import create_app
 from pyramidion.serve.lane import Lane
 from pyramidion.serve.service import Service
 from pyramidion.web.connections import connections
+from pyramidion.web.descriptors import for_connections, refuse_few
+from pyramidion.web.room import Room
 from pyramidion.web.server import run
 
 YOUNG = 20_000
@@ -36,10 +38,12 @@ def serve(
     That may take ``grace`` seconds. The stores stay open. A signal sets ``stop``, so that others
     know at once.
     """
-    kind = connections(service.limits, Lane(service))
+    refuse_few(len(service.every))
+    room = Room(lambda: min(service.limits.connections, for_connections(len(service.every))))
+    kind = connections(service.limits, Lane(service), room)
     run(
         create_app(service), kind, listening, certificate,
-        limits=service.limits, stop=stop or threading.Event(), grace=grace,
+        limits=service.limits, room=room, stop=stop or threading.Event(), grace=grace,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from pyramidion.storage.home import CATALOGUE, undone
 from pyramidion.storage.keys import holder_at
 from pyramidion.storage.making import drafts_in, sweep
 from pyramidion.system import Pyramid
+from pyramidion.web.descriptors import refuse_few
 from pyramidion.web.limits import Admission, Limits
 
 STREAM = "{stream}"
@@ -160,6 +161,7 @@ class Service:
                 raise StateError("the service is stopping; ask again when it is back")
             if name in self._streams:
                 raise StateError("there is a stream of this name already; choose another")
+            refuse_few(len(self._streams) + 1)
             self._streams[name] = stream = self._opened(name, made)
         return stream
 

@@ -1,5 +1,8 @@
 """What answers over HTTP has in common, be it the service or an edge.
 
+accepting   connections are accepted as far as there is room
+room        how many connections there may be, and which one makes room for a new one
+descriptors file descriptors: how many the stores leave for connections
 connections connections that nobody can hold for ever
 gate        what every request passes: bounds of its fields, headers, metrics, the log
 limits      how much is taken; beyond that it is refused

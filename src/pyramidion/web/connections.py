@@ -29,6 +29,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import JSON, shaped
+from pyramidion.web.room import Room
 
 UNREAD = shaped(
     {
@@ -66,12 +67,21 @@ SOON = 0.05
 """Seconds that a small body may take behind its header: most clients send them one by one."""
 
 
-def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProtocol]:
-    """The kind of connections that keep to some limits; what a lane takes goes its way."""
+def connections(
+    limits: Limits, lane: Lane | None = None, room: Room | None = None
+) -> type[HttpToolsProtocol]:
+    """The kind of connections that keep to some limits; what a lane takes goes its way.
+
+    Without a ``room`` they have one of their own.
+    """
+    places = Room(lambda: limits.connections) if room is None else room
 
     class Connection(HttpToolsProtocol):
         """One connection."""
 
+        connecting: asyncio.Task[Any] | None = None
+        """The handshake of a TLS connection; `connection_made` is called at its end."""
+        _dropped = False
         _looking: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
         _since = 0.0
@@ -90,7 +100,7 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             """Begin to wait for the first request, where there is room."""
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
+            if self._dropped or (self not in places and not places.enter(self)):
                 transport.abort()
                 return
             self._since = self.loop.time()
@@ -98,12 +108,21 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
 
         def connection_lost(self, exc: Exception | None) -> None:
             """Let go of what waits for it."""
+            places.leave(self)
             super().connection_lost(exc)
             self._unset_keepalive_if_required()
             self._begun = None
             for timer in (self._looking, self._unread, self._late):
                 if timer is not None:
                     timer.cancel()
+
+        def drop(self) -> None:
+            """End it at once, so that another one has its place."""
+            self._dropped, transport = True, getattr(self, "transport", None)
+            if transport is not None:
+                transport.abort()
+            elif self.connecting is not None:
+                self.connecting.cancel()
 
         # --- what comes in -----------------------------------------------------------------
 
@@ -128,6 +147,7 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
             if self._ambiguous() or len(self.pipeline) >= PIPELINED:
                 raise ValueError
             self._pending, self._in_body = 0, True
+            places.begin(self)
             super().on_headers_complete()
 
         def _ambiguous(self) -> bool:
@@ -225,6 +245,8 @@ def connections(limits: Limits, lane: Lane | None = None) -> type[HttpToolsProto
         def on_response_complete(self) -> None:
             """Begin to wait for the next request."""
             self._since, last = self.loop.time() + self.timeout_keep_alive, not self.pipeline
+            if last:
+                places.rest(self)
             super().on_response_complete()
             self._begin()
             if self._malformed and last and not self.transport.is_closing():

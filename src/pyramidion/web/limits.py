@@ -65,7 +65,7 @@ class Limits:
     stranger_burst: int = 50
     """and at most this many after a rest."""
     connections: int = 4_096
-    """Connections; more are closed as they come."""
+    """Connections, or fewer where the process may have fewer file descriptors."""
     header_bytes: int = 32 << 10
     """The request line and all header fields together,"""
     path_bytes: int = 2_048

@@ -15,7 +15,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from pyramidion.listening import BACKLOG, Certificate
+from pyramidion.web.accepting import Accepting
 from pyramidion.web.limits import Limits
+from pyramidion.web.room import Room
 
 SWITCH = 0.0005
 """Seconds after which a thread of Python's must let another one have its turn, if that waits.
@@ -24,15 +26,40 @@ With Python's own 0.005 a prediction that comes while a window seals waits that 
 let go of the lock, which it does with every system call."""
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Stops at a signal, and leaves the process to who called it: the stores are not closed yet.
 
-    Or when an event is set, for who cannot send one; a signal sets it too.
+    Or when an event is set, for who cannot send one; a signal sets it too. Connections are accepted
+    as far as there is room for them.
     """
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stop: threading.Event, room: Room, limits: Limits
+    ) -> None:
         super().__init__(config)
         self._stop = stop
+        self._room = room
+        self._limits = limits
+        self._accepting: list[Accepting] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets=[])
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            return config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        more = self._room, config.ssl, self._limits.header_seconds
+        self._accepting = [Accepting(each, protocol, *more) for each in sockets or ()]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and finish what was taken."""
+        for each in self._accepting:
+            each.close()
+        await super().shutdown(sockets=sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal."""
@@ -46,6 +73,9 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take SIGINT and SIGTERM for stop; a second SIGINT waits no longer."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         stops = (signal.SIGINT, signal.SIGTERM)
         former = {each: signal.signal(each, self.handle_exit) for each in stops}
         try:
@@ -62,6 +92,7 @@ def run(
     certificate: Certificate | None,
     *,
     limits: Limits,
+    room: Room,
     stop: threading.Event,
     grace: int,
 ) -> None:
@@ -84,7 +115,7 @@ def run(
         ssl_keyfile=None if certificate is None else str(certificate.key),
     )
     with _switching(SWITCH):
-        _Server(config, stop).run(sockets=[listening])
+        Server(config, stop, room, limits).run(sockets=[listening])
 
 
 @contextmanager

@@ -27,6 +27,8 @@ from pyramidion.web.bodies import ARROW
 from pyramidion.web.connections import connections
 from pyramidion.web.limits import Limits
 from pyramidion.web.logs import logged
+from pyramidion.web.room import Room
+from pyramidion.web.server import Server
 from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
 
 STREAM, OTHER, MODEL = "flights", "clicks", "late"
@@ -132,10 +134,10 @@ class Listening:
         self.socket = bound("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         limits = guarded.service.limits
-        self.lane = Lane(guarded.service)
+        self.lane, self.room = Lane(guarded.service), Room(lambda: limits.connections)
         config = uvicorn.Config(
             guarded.app,
-            http=kind(connections(limits, self.lane)),
+            http=kind(connections(limits, self.lane, self.room)),
             loop="uvloop",
             ws="none",
             timeout_keep_alive=limits.idle_seconds,
@@ -143,7 +145,7 @@ class Listening:
             access_log=False,
             server_header=False,
         )
-        self.server = uvicorn.Server(config)
+        self.server = Server(config, threading.Event(), self.room, limits)
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
         self.thread.start()
         while not self.server.started:

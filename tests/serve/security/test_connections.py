@@ -11,6 +11,7 @@ import pytest
 
 from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import STREAM, Guarded, Listening, read_all
+from tests.serve.services import wait_for
 
 QUICK = Limits(
     header_seconds=0.5,
@@ -202,16 +203,65 @@ def test_a_connection_that_is_cut_in_a_body_takes_nothing_with_it(place: Place) 
     assert set(admission.answering.values()) == {0}
 
 
-def test_more_connections_than_may_be_are_closed(fresh: Makes, listening: Listens) -> None:
-    place = listening(fresh(Limits(connections=2, header_seconds=600)))
-    made = [place.connect() for _ in range(2)]
-    for each in made:  # both are there before a third comes
-        each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+SLOW = Limits(connections=3, header_seconds=600, body_seconds=600, idle_seconds=600)
+
+
+def test_oldest_half_open_connection_makes_room(fresh: Makes, listening: Listens) -> None:
+    place = listening(fresh(SLOW))
+    with place.connect() as idle, place.connect() as first, place.connect() as second:
+        idle.sendall(HEALTHY)
+        assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
+        for each in (first, second):
+            each.sendall(b"G")
+        wait_for(lambda: len(place.room) == 3)
+        with place.connect() as third:
+            assert read_all(first) == b""
+            third.sendall(HEALTHY)
+            assert third.recv(65_536).startswith(b"HTTP/1.1 200")
+            for each, rest in ((second, HEALTHY[1:]), (idle, HEALTHY)):
+                each.sendall(rest)
+                assert each.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_dropped_connections_are_forgotten(fresh: Makes, listening: Listens) -> None:
+    place = listening(fresh(SLOW))
+    made = [place.connect() for _ in range(50)]  # accepted together: some go before they are made
+    for each in made[:-3]:
+        assert read_all(each) == b""
+    wait_for(lambda: len(place.server.server_state.connections) == len(place.room) == 3)
+    for each in made:
+        each.close()
+    wait_for(lambda: len(place.server.server_state.connections) == len(place.room) == 0)
+
+
+def test_longest_idle_connection_makes_room(fresh: Makes, listening: Listens) -> None:
+    place = listening(fresh(SLOW))
+    made = [place.connect() for _ in range(3)]
+    for each in (made[1], made[0], made[2]):
+        each.sendall(HEALTHY)
         assert each.recv(65_536).startswith(b"HTTP/1.1 200")
-        each.sendall(b"G")  # not idle
+    assert alive(place)
+    assert read_all(made[1]) == b""
+    for each in (made[0], made[2]):
+        each.sendall(HEALTHY)
+        assert each.recv(65_536).startswith(b"HTTP/1.1 200")
+    for each in made:
+        each.close()
+
+
+def test_busy_connections_make_no_room(fresh: Makes, listening: Listens) -> None:
+    guarded = fresh(SLOW)
+    place = listening(guarded)
+    made = [place.connect() for _ in range(3)]
+    for each in made:
+        each.sendall(head(guarded, "Content-Length: 2"))
+    wait_for(lambda: guarded.service.admission.answering["observations"] == 3)
     with place.connect() as one_more:
         assert read_all(one_more) == b""
     for each in made:
+        each.sendall(b"[]")
+        assert each.recv(65_536).startswith(b"HTTP/1.1 200")
         each.close()
 
 
