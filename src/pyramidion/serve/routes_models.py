@@ -13,6 +13,7 @@ from pyramidion.serve.access import Token
 from pyramidion.serve.routing import Call, Routes, apart, model_of, read_by
 from pyramidion.serve.workloads import FIELDS, workload_from
 from pyramidion.web.bodies import answer, body_of, kind_of, object_from
+from pyramidion.web.refusals import public_message
 from pyramidion.web.shapes import TEXT, json_of, listed, named, whole
 
 routes = Routes()
@@ -99,7 +100,8 @@ def told(model: Model, caller: Token) -> dict[str, Any]:
     How many rows it has learned from, when, how long that took and why it failed follow from the
     rows, and from the erasure of a person: they are for who may read the rows.
     """
-    about = {"why": model.why, "rows": model.rows, "trained": model.trained, "took": model.took}
+    about = {"why": public_message(model.why), "rows": model.rows}
+    about |= {"trained": model.trained, "took": model.took}
     return {
         "name": model.name,
         "estimator": model.recipe,

@@ -41,6 +41,7 @@ from pyramidion.web.bodies import (
     kind_of,
     wants_arrow,
 )
+from pyramidion.web.refusals import LOG, public_message
 from pyramidion.web.shapes import FEATURES, Asked, json_of, named
 
 routes = Routes()
@@ -90,7 +91,8 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
             raise _placed(problem, start) from None
         except (StateError, StorageError) as problem:
             kind = StateError if isinstance(problem, StateError) else StorageError
-            raise kind(f"{_in_already(start)}{problem}") from None
+            LOG.error("failed %s", type(problem).__name__, extra={"trouble": str(problem)})
+            raise kind(f"{_in_already(start)}{public_message(problem)}") from None
         told.update(receipt.public)
     return dict(told)
 

@@ -64,13 +64,17 @@ async def status(call: Call) -> Response:
 def _told(stream: Stream) -> dict[str, object]:
     """The status, as far as it is for every token.
 
-    Not where the stream and its vault lie; and nothing that follows from the contents of rows or
-    from the erasure of a person: the bytes of the catalogue and of compressed files do.
+    Not where the stream, its key and its vault lie; and nothing that follows from the contents of
+    rows or from the erasure of a person: the bytes of the catalogue and of compressed files do.
     """
     found = stream.pyramid.status()
     told = found.to_dict()
     del told["path"], told["bytes"]
-    told["deletions"] = [asdict(each) for each in found.deletions if not each.of_person]
+    told["deletions"] = [
+        asdict(each) | {"holder": each.holder.partition(":")[0]}
+        for each in found.deletions
+        if not each.of_person
+    ]
     if found.vault is not None:
         told["vault"] = public_vault(found.vault)
     return {"stream": stream.name, **told}

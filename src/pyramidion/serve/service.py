@@ -74,7 +74,7 @@ class Service:
                 f"the key holders of several streams need the stream's name in them; write "
                 f"{STREAM} where it goes, as in {KEYS}"
             )
-        self.folder = folder
+        self.folder = folder.absolute()  # errors that name a file are recognised by it
         self.limits = limits or Limits()
         self.admission = Admission(self.limits)
         self.metrics = Metrics(self)

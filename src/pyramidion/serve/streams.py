@@ -19,6 +19,7 @@ from pyramidion.serve.commits import Commits
 from pyramidion.storage.hot import Receipt
 from pyramidion.system import Pyramid
 from pyramidion.web.limits import Limits
+from pyramidion.web.refusals import LOG, public_message
 
 TICK = 1.0  # seconds between looks at what is due
 
@@ -29,6 +30,7 @@ class Stream:
     def __init__(self, name: str, pyramid: Pyramid, limits: Limits) -> None:
         self.name = name
         self.pyramid = pyramid
+        self._logged = ""
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
         self.reason = ""
@@ -114,13 +116,18 @@ class Stream:
         while not self._stop.wait(TICK):
             try:
                 self.pyramid.advance()
-                trouble, reason = self.pyramid.clock.problem, "clock"
-            except PyramidionError as problem:  # told by /readyz and /metrics, and tried again
-                trouble, reason = str(problem), "due"
+                problem = self.pyramid.clock.problem
+                self._note("clock" if problem else "", problem, problem)
+            except PyramidionError as problem:  # reported by /readyz and /metrics, and tried again
+                self._note("due", public_message(problem), str(problem))
             except Exception as problem:  # an unknown one may hold values
-                trouble, reason = type(problem).__name__, "due"
-            self.reason = reason if trouble else ""
-            self.trouble = trouble
+                self._note("due", type(problem).__name__, type(problem).__name__)
+
+    def _note(self, reason: str, message: str, detail: str) -> None:
+        """Note what kept the timer from its work; empty: nothing did. The log has it once."""
+        if detail and detail != self._logged:
+            LOG.error("what is due was not done", extra={"stream": self.name, "trouble": detail})
+        self.reason, self.trouble, self._logged = reason, message, detail
 
     def close(self) -> None:
         """Finish what was taken, and let go of the store."""

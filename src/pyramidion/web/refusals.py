@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from typing import Any
 
@@ -21,6 +22,13 @@ from pyramidion.errors import (
 
 LOG = logging.getLogger("pyramidion.web")
 JSON = "application/json"
+ELSEWHERE = "this failed for a reason on the service's own machine; its log says which"
+"""Replaces a message that has a path or a URL in it."""
+_PLACE = re.compile(
+    r"(?<![\w/])(?:~\w*)?/(?!(?:v1|docs|features|metrics|healthz|readyz|openapi\.json)\b)"
+    r"|\b[A-Za-z][\w+.-]*:/|\bfile:"
+)
+"""A path or an address in a message, unless it is one of this service's own."""
 MOST_ROWS = 1_000
 """Numbers of bad rows that are told for each reason."""
 
@@ -43,9 +51,24 @@ class LongError(RequestError):
     status = 431
 
 
+def public_message(problem: PyramidionError | str) -> str:
+    """What callers are told of an error: never where a file, a key or another server is.
+
+    >>> from pyramidion.errors import StorageError
+    >>> public_message(StorageError("/data/s/hot is on a full disk")) == ELSEWHERE
+    True
+    >>> public_message(PyramidionError("send text/csv, or see /docs"))
+    'send text/csv, or see /docs'
+    """
+    return ELSEWHERE if _PLACE.search(str(problem)) else str(problem)
+
+
 def refusal(problem: PyramidionError) -> Response:
     """An error of ours, as an answer."""
-    told: dict[str, Any] = {"code": type(problem).__name__, "message": str(problem)}
+    message = public_message(problem)
+    if message != str(problem):
+        LOG.error("failed %s", type(problem).__name__, extra={"trouble": str(problem)})
+    told: dict[str, Any] = {"code": type(problem).__name__, "message": message}
     if isinstance(problem, ObservationError) and problem.problems:
         told["problems"] = {why: rows[:MOST_ROWS] for why, rows in problem.problems.items()}
     headers = {}

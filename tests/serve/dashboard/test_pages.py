@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from pyramidion import Categorical, Label, Schema
+from pyramidion.errors import StorageError
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.serve.dashboard import statics
-from pyramidion.serve.streams import Stream
 from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, logged_in, word_of
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.visitors import inside
 from tests.serve.security.guarded import Guarded, rows
-from tests.serve.services import Inside
+from tests.serve.services import Inside, wait_for
 from tests.store.stores import tiny
 
 each_page = pytest.mark.parametrize("page", PAGES)
@@ -112,17 +112,19 @@ def test_nodes_of_a_tree_of_windows_are_listed(tmp_path: Path) -> None:
         made.close()
 
 
-def test_where_files_lie_is_told_to_admins_alone(
+def test_trouble_is_shown_without_its_place(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = property(lambda _: "/srv/data is full", lambda _, __: None)  # the timer does not mend it
-    monkeypatch.setattr(Stream, "trouble", full, raising=False)
-    told = {
-        role: filled.browser(role).get(f"/streams/{STREAM}").text for role in ("admin", "train")
-    }
-    assert "/srv/data is full" in told["admin"]
-    assert "/srv/data" not in told["train"]
-    assert "could not be done" in told["train"]
+    def full() -> None:
+        raise StorageError("/srv/data is on a full disk; free some space")
+
+    stream = filled.service._streams[STREAM]
+    monkeypatch.setattr(stream.pyramid, "advance", full)
+    wait_for(lambda: stream.trouble)
+    for role in ("admin", "train"):
+        told = filled.browser(role).get(f"/streams/{STREAM}").text
+        assert "could not be done" in told
+        assert "/srv/data" not in told
 
 
 def test_the_printable_report_runs_no_script(filled: Filled) -> None:

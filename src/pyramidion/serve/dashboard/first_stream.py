@@ -23,6 +23,7 @@ from pyramidion.serve.dashboard.pages import Pages, Visit
 from pyramidion.serve.schemas import SCHEMA_BYTES, schema_file
 from pyramidion.serve.service import refuse_name
 from pyramidion.serve.shapes import TOML
+from pyramidion.web.refusals import public_message
 
 pages = Pages()
 HERE = "/first-steps"
@@ -122,7 +123,7 @@ def _number(text: str) -> bool:
 
 def sentence(problem: PyramidionError) -> str:
     """An error as a page says it."""
-    text = str(problem)
+    text = public_message(problem)
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
 
 

@@ -8,6 +8,7 @@ from pyramidion.errors import PyramidionError
 from pyramidion.serve.dashboard import figures
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.pages import Pages, Visit
+from pyramidion.web.refusals import public_message
 
 pages = Pages()
 LOSS = "/streams/{stream}/models/{model}/loss"
@@ -31,6 +32,6 @@ async def loss(visit: Visit) -> Response:
         told = await visit.ask("GET", LOSS, model=name)
         figure = figures.loss(told)
     except PyramidionError as problem:
-        why = str(problem)
+        why = public_message(problem)
     about = {"model": name, "loss": told, "why": why, "figure": figure, "seconds": SECONDS}
     return visit.show("loss.html", **about)

@@ -23,16 +23,8 @@ async def overview(visit: Visit) -> Response:
         status=status,
         drawn=drawings.pyramid(layers),
         timeline=drawings.timeline(status["windows"], status["oldest_hot"], status["at"]),
-        trouble=_told_of(visit),
+        trouble=visit.stream.trouble,
     )
-
-
-def _told_of(visit: Visit) -> str:
-    """What is wrong, for admins: it may say where files lie."""
-    trouble = visit.stream.trouble
-    if trouble and "admin" not in visit.caller.roles:
-        return "the service's log says why"
-    return trouble
 
 
 @pages.add("GET", "/streams/{stream}/windows", *ANY, link=Link("Windows", 10))

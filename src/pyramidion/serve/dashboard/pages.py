@@ -27,7 +27,7 @@ from pyramidion.serve.routing import GUARDED, apart
 from pyramidion.serve.service import Service
 from pyramidion.serve.streams import Stream
 from pyramidion.web.gate import CALLER, PLACE
-from pyramidion.web.refusals import surprise
+from pyramidion.web.refusals import LOG, public_message, surprise
 
 LIVE = "x-live"
 """The header of a live update: the page alone, without what stands around it."""
@@ -242,7 +242,10 @@ def refused(
     house: House, request: Request, problem: PyramidionError, visit: Visit | None
 ) -> Response:
     """An error as a page, in its own words."""
-    told = {"code": type(problem).__name__, "message": str(problem), "status": problem.status}
+    message = public_message(problem)
+    if message != str(problem):
+        LOG.error("failed %s", type(problem).__name__, extra={"trouble": str(problem)})
+    told = {"code": type(problem).__name__, "message": message, "status": problem.status}
     headers = dict(HEADERS)
     if isinstance(problem, BusyError):
         headers["Retry-After"] = str(problem.retry_after)

@@ -16,6 +16,7 @@ from pyramidion.exposure.text import WHERE, parts, sentences
 from pyramidion.exposure.timeline import drawn
 from pyramidion.serve.dashboard.layout import Link
 from pyramidion.serve.dashboard.pages import HEADERS, Pages, Visit, apart
+from pyramidion.web.refusals import public_message
 
 pages = Pages()
 LAST = 50
@@ -43,7 +44,7 @@ async def exposure(visit: Visit) -> Response:
     try:
         found = await apart(lambda: _found(visit, start, stop, component))
     except PyramidionError as problem:
-        told["why"] = str(problem)
+        told["why"] = public_message(problem)
     told |= {"components": WHERE, "found": found, "sentences": (), "parts": (), "drawn": ""}
     told["query"] = {"from": start, "to": stop, "component": component}
     if found is not None:
