@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from pyramidion import KeyHolderError, Pyramid, PyramidionError, StorageError
+from pyramidion.storage.pins import FACTS
 from tests.store.archive import Counts, loot, watched
 from tests.store.life import (
     DAY,
@@ -87,7 +88,7 @@ def test_with_every_key_that_ever_was_the_archive_yields_all_there_ever_was(life
 def test_keys_are_found_in_raw_bytes_without_asking_sqlite(life):
     keys = {key for each in life.archive.catalogues() for key in each.keys}
     found = life.archive.wrapped({purpose for _, purpose, _ in keys})
-    assert len(found) == 7
+    assert len(found) == 7 + len(FACTS)  # and a pin of each fact
     assert all(wrapped in found[purpose] for _, purpose, wrapped in keys)
 
 

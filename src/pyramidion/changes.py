@@ -21,8 +21,7 @@ def add_group(store: Lifecycle, group: Iterable[str]) -> None:
     """Count features together, from the next window that is not open yet."""
     with store.moves:
         schema = store.schema.plus(group)
-        with store.catalogue.transaction():
-            store.catalogue.note(schema=schema.to_toml())
+        store.pins.note(schema=schema.to_toml())
         with store.arrivals:
             store.learn(schema)
 
@@ -44,7 +43,7 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         read = store.readings.without(lambda of: of not in (*kept, *schema.binned, *dropped))
 
         def before() -> None:
-            store.catalogue.note(schema=schema.to_toml())
+            store.pins.note(schema=schema.to_toml())
             store.hot.replace(rows)
             store.readings.replace(read)
             if unnamed:

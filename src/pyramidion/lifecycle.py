@@ -55,6 +55,7 @@ from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
 from pyramidion.storage.hot import HotWindow, Step
 from pyramidion.storage.names import Names
+from pyramidion.storage.pins import Pins
 from pyramidion.storage.readings import PURPOSES, Purpose, Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.spells import forget_spells
@@ -108,7 +109,8 @@ class Lifecycle:
         )
         self.secret = keys.get(int(catalogue.about("secret")))
         """What keys of values are hashed with. Every snapshot carries it, so it opens nothing."""
-        self.names = Names(catalogue, keys, self.secret)
+        self.pins = Pins(catalogue, keys)
+        self.names = Names(catalogue, keys, self.secret, self.pins)
         noted = settings.levels is not None  # nodes and windows are compared by their noise
         self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)

@@ -171,7 +171,7 @@ class Selecting:
         values: dict[str, list[float]] = {"": [float(max(windows))]}
         values |= {name: [] for name in names}
         with store.catalogue.transaction():
-            store.catalogue.note(schema=schema.to_toml())
+            store.pins.note(schema=schema.to_toml())
             reading = store.readings.put(first, PURPOSE, values)
         store.readings.learned(reading)
         reach("select.kept")

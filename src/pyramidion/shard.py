@@ -16,6 +16,7 @@ from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.home import Registration
 from pyramidion.storage.keys import FileHolder, holder_at
+from pyramidion.storage.pins import Pins
 from pyramidion.storage.roster import Roster, checked_word
 from pyramidion.storage.tables import FileTables, tables_at
 
@@ -90,7 +91,9 @@ class Shard:
         return cls(**json.loads(data))
 
     @classmethod
-    def recorded(cls, catalogue: Catalogue, keys: DataKeys, secret: bytes) -> Shard | None:
+    def recorded(
+        cls, catalogue: Catalogue, keys: DataKeys, secret: bytes, pins: Pins
+    ) -> Shard | None:
         """Which shard a store is, by its catalogue; None where it is none.
 
         A store of format 7 or earlier kept this under a key that follows from the stream's secret:
@@ -102,7 +105,7 @@ class Shard:
             moved = cls._opened(told, _former_key(secret)).sealed(key)
             with catalogue.transaction():
                 keys.add(key)
-                catalogue.note(**{ABOUT: moved})
+                pins.note(**{ABOUT: moved})
             catalogue.truncate_log()
             told = moved
         return cls.opened(told, keys) if told else None

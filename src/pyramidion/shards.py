@@ -86,7 +86,7 @@ class Shards:
     @classmethod
     def of(cls, store: Lifecycle) -> Shards | None:
         """The shard that a store is, if it is one."""
-        shard = Shard.recorded(store.catalogue, store.keys, store.secret)
+        shard = Shard.recorded(store.catalogue, store.keys, store.secret, store.pins)
         return None if shard is None else cls(store, shard)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ class Damage:
 
     kind: str
     """``sealed`` or ``checkpoint`` tables of a window, those of a ``node``, the ``complete`` ones,
-    or ``hot`` rows."""
+    ``hot`` rows, or a fact of the ``catalogue``."""
     window: int | None
     """Whose tables they are; None for nodes, complete tables and hot rows."""
     why: str
@@ -39,7 +39,19 @@ class Damage:
 def verify(store: Lifecycle) -> list[Damage]:
     """Read every file; what cannot be read, does not authenticate or does not add up."""
     with store.moves:
-        return [*_tables(store), *_hot(store)]
+        return [*_catalogue(store), *_tables(store), *_hot(store)]
+
+
+def _catalogue(store: Lifecycle) -> Iterator[Damage]:
+    try:
+        changed = store.pins.changed()
+    except KeyHolderError:
+        raise
+    except FormatError as problem:
+        yield Damage("catalogue", None, str(problem))
+        return
+    for fact in changed:
+        yield Damage("catalogue", None, f"changed from outside: {fact}")
 
 
 def _tables(store: Lifecycle) -> Iterator[Damage]:

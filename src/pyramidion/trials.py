@@ -199,7 +199,7 @@ def _drop(
     kept: list[Reading] = []
 
     def before() -> None:
-        store.catalogue.note(schema=schema.to_toml())
+        store.pins.note(schema=schema.to_toml())
         store.catalogue.unname_tables(lambda table: bare(table) in gone)
         store.readings.replace(read)
         kept.extend(store.readings.put(window, "selection", told) for window, told in marked)

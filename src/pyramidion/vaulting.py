@@ -53,7 +53,8 @@ def attach_vault(store: Lifecycle, folder: Path, url: str, custodian: PublicKey)
         raise StateError("this store has a vault already; it keeps the one it has")
     about = _part("vault").attached(url, custodian, folder)
     with store.catalogue.transaction():
-        store.catalogue.note(vault=about, vaulted=store.last_batch())
+        store.pins.note(**{ABOUT: about})
+        store.catalogue.note(vaulted=store.last_batch())
 
 
 def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], int]) -> Vault:

@@ -27,6 +27,7 @@ STRUCTURAL = "tests/auditing/test_structural.py"
 KILLED = "tests/auditing/test_killed.py"
 TREES = "tests/store/test_trees.py"
 SHARDS = "tests/shards/test_shards.py"
+PINS = "tests/store/test_pins.py"
 RELEASES = "tests/store/test_releases.py"
 SHARED = "tests/contracts/test_table_store.py"
 ORACLES = "tests/serve/security/test_oracles.py"
@@ -469,6 +470,34 @@ MUTANTS = (
         (Edit("bulk.py", "arena = birth.arena()", "arena = Arena.exact(birth.layout)"),),
         "tests/store/test_bulk.py::"
         "test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_disk",
+    ),
+    Mutant(
+        "custodian and settings that anybody may replace",
+        (
+            Edit(
+                "storage/home.py",
+                "            Pins(self.catalogue, self.keys).refuse_changed()\n",
+                "",
+            ),
+        ),
+        f"{PINS}::test_a_fact_that_was_changed_is_named_at_open",
+    ),
+    Mutant(
+        "catalogue whose pins may be taken away",
+        (Edit("storage/pins.py", "if self._keys.pinned:", "if False:"),),
+        f"{PINS}::test_a_catalogue_that_lost_its_pins_is_refused",
+    ),
+    Mutant(
+        "change that pins what an intruder changed",
+        (
+            Edit(
+                "storage/pins.py",
+                "            for name, value in facts.items():\n"
+                "                self._pin(name, str(value))\n",
+                "            self.begin()\n",
+            ),
+        ),
+        f"{PINS}::test_a_change_by_the_store_does_not_pin_that_of_an_intruder",
     ),
     Mutant(
         "record of a shard under the stream's secret",

@@ -34,7 +34,7 @@ from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
-from tests.store.stores import SCHEMA, Clock, same, sealed, tiny
+from tests.store.stores import SCHEMA, Clock, same, sealed, tiny, unpin
 
 # --- the secret opens nothing ----------------------------------------------------------------
 
@@ -86,6 +86,8 @@ def test_a_record_under_the_secret_is_sealed_anew(stream: Stream) -> None:
     about = json.dumps(asdict(stream.shard("one").anywhere)).encode()
     former = b"".join(ciphers.sealed(shard._former_key(secret), [about], b"shard")).hex()
     catalogue.note(shard=former)
+    stream.close("one")
+    unpin(stream.path("one"), stream.folder / "keys" / "one.key")
     again = stream.reopen("one")
     assert again._shards is not None
     assert again._shards.shard == stream.shard("one").anywhere

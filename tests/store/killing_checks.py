@@ -295,6 +295,8 @@ class Look:
         used |= {row["key"] for row in self.arenas}
         used |= {row[name] for row in self._all("SELECT * FROM steps") for name in ("key", "once")}
         used |= {row["lock"] for row in self._all("SELECT * FROM vault_files") if row["lock"]}
+        pins = "SELECT id FROM keys WHERE purpose LIKE 'pin of %'"  # open checks what they pin
+        used |= {row["id"] for row in self._all(pins)}
         found = {row["id"] for row in self._all("SELECT id FROM keys")}
         if used != found:
             yield "keys", f"{len(found - used)} open nothing, {len(used - found)} are missing"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
+from pyramidion.storage.keys import PINNED, FileHolder
 from pyramidion.vault.custody import PrivateKey
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -210,3 +214,17 @@ def failing_once(monkeypatch: Any, place: Any, name: str, problem: Exception) ->
 
     monkeypatch.setattr(place, name, call)
     return left
+
+
+# --- earlier versions -------------------------------------------------------------------
+
+
+def unpin(path: Path, key: Path) -> None:
+    """Make a closed store one that an earlier version wrote: nothing pins what it says."""
+    held = FileHolder(key).keys()
+    names = {name: name.replace(f".{PINNED}.", ".") for name in held}
+    key.write_text(json.dumps({names[name]: held[name].hex() for name in held}))
+    with closing(sqlite3.connect(path / "catalogue.db")) as db, db:
+        (name,) = db.execute("SELECT value FROM about WHERE name = 'store_key'").fetchone()
+        db.execute("UPDATE about SET value = ? WHERE name = 'store_key'", [names[name]])
+        db.execute("DELETE FROM keys WHERE purpose LIKE 'pin of %'")

@@ -14,7 +14,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
-from tests.store.stores import DAY, Stand, observed, rows, states
+from tests.store.stores import DAY, Stand, observed, rows, states, unpin
 
 NOW = module.FORMAT
 KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
@@ -137,6 +137,7 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
     store.advance()
     observed(store, rows(5, stand.clock.now))
     stand.close()
+    unpin(stand.path, stand.key)
     with sqlite3.connect(stand.path / "catalogue.db") as db:
         db.executescript(
             "DROP TABLE shared; DROP TABLE members; "

@@ -31,6 +31,7 @@ from tests.store.stores import (
     sealed,
     states,
     tiny,
+    unpin,
 )
 
 LENGTH = 47.0  # days
@@ -224,7 +225,9 @@ def test_imports_that_were_known_by_the_secret_alone_are_known_still(
     catalogue.run("UPDATE imports SET input = ?", former)
     catalogue.run("DELETE FROM keys WHERE id = ?", int(catalogue.about("names")))
     catalogue.run("DELETE FROM about WHERE name = 'names'")
-    store = stand.reopen()
+    stand.close()
+    unpin(stand.path, stand.key)
+    store = stand.open()
     assert store.replayed(of(tmp_path, table)) == 300
     assert store._lifecycle.catalogue.one("SELECT input FROM imports") != former
 

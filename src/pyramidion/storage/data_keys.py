@@ -75,6 +75,27 @@ class DataKeys:
             purpose, wrapped = rows[0]["purpose"], rows[0]["wrapped"]
             return self._store_key.unwrap(wrapped, _context(purpose, number))
 
+    def find(self, purpose: str) -> DataKey | None:
+        """The only key of a purpose; None where there is none."""
+        with self._catalogue.lock:
+            rows = self._catalogue.all("SELECT id FROM keys WHERE purpose = ?", purpose)
+            if len(rows) > 1:
+                raise FormatError(
+                    f"{self._catalogue.path} has a key twice that there is one of ({purpose}); "
+                    f"restore it from a backup"
+                )
+            return DataKey(rows[0]["id"], purpose, self.get(rows[0]["id"])) if rows else None
+
+    def put(self, key: DataKey) -> None:
+        """Put a key into the catalogue in place of the one with its number; in a transaction."""
+        self._catalogue.run("DELETE FROM keys WHERE id = ?", key.id)
+        self.add(key)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the store key was made for a catalogue whose facts are pinned."""
+        return self._store_key.pinned
+
     def must_be_held(self) -> None:
         """Refuse to go on where the holder does not have the store key."""
         self._store_key.wrap(b"", "a probe")

@@ -44,6 +44,7 @@ from pyramidion.storage.making import (
     made,
 )
 from pyramidion.storage.names import FACT as NAMES
+from pyramidion.storage.pins import Pins
 
 SMALL = (AUDIT, "broker.json")
 """Files of a store that other processes may begin, too: under a name of their own at first."""
@@ -75,6 +76,7 @@ class Home:
             self.catalogue = Catalogue(path / CATALOGUE)
             self.keys = DataKeys(self.catalogue, holder)
             self.keys.must_be_held()
+            Pins(self.catalogue, self.keys).refuse_changed()
         except BaseException:
             os.close(self._lock)
             raise
@@ -112,9 +114,11 @@ class Home:
                     held, names = DataKey.new("secret"), DataKey.new(NAMES)
                     if secret is not None:
                         held = replace(held, key=secret)
+                    wrapped = DataKeys(catalogue, holder)
                     for key in (held, names, *keys):
-                        DataKeys(catalogue, holder).add(key)
+                        wrapped.add(key)
                     catalogue.note(secret=held.id, **{NAMES: names.id})
+                    Pins(catalogue, wrapped).begin()
                 catalogue.truncate_log()
             finally:
                 catalogue.close()

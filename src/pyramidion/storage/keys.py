@@ -37,6 +37,9 @@ from pyramidion.storage.disk import sync, write_all
 
 _LOCKED = os.O_RDWR | os.O_CREAT
 
+PINNED = "pinned"
+"""In the name of a store key: the facts of its catalogue are pinned under it."""
+
 SCHEMES = "pyramidion.keys"
 """Entry point group: a callable that takes what stands after the colon and gives a `KeyHolder`."""
 
@@ -204,9 +207,17 @@ class StoreKey:
     @classmethod
     def new(cls, holder: KeyHolder, store: str) -> StoreKey:
         """Make a store key and have it held."""
-        name = f"{store}.{os.urandom(8).hex()}"
+        name = f"{store}.{PINNED}.{os.urandom(8).hex()}"
         holder.add(name, new_key())
         return cls(holder, name)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether facts of the catalogue are pinned under it; see `pyramidion.storage.pins`.
+
+        Its name says so, and only the holder has a key of a name.
+        """
+        return self.name.split(".")[1:2] == [PINNED]
 
     def _key(self) -> AESGCM:
         held = self._holder.keys()

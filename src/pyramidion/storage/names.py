@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.pins import Pins
 
 FACT = "names"
 """The fact in the catalogue that says which data key it is, and the key's purpose."""
@@ -24,10 +25,10 @@ SIZE = 16  # bytes of a hash
 class Names:
     """Keyed hashes of names, for one store."""
 
-    def __init__(self, catalogue: Catalogue, keys: DataKeys, secret: bytes) -> None:
+    def __init__(self, catalogue: Catalogue, keys: DataKeys, secret: bytes, pins: Pins) -> None:
         self._secret = secret
         if not catalogue.about(FACT, ""):
-            _migrate(catalogue, keys)
+            _migrate(catalogue, keys, pins)
         self._key = keys.get(int(catalogue.about(FACT)))
 
     def of(self, name: bytes) -> bytes:
@@ -36,11 +37,11 @@ class Names:
         return _under(self._key, former)
 
 
-def _migrate(catalogue: Catalogue, keys: DataKeys) -> None:
+def _migrate(catalogue: Catalogue, keys: DataKeys, pins: Pins) -> None:
     key = DataKey.new(FACT)
     with catalogue.transaction():
         keys.add(key)
-        catalogue.note(**{FACT: key.id})
+        pins.note(**{FACT: key.id})
         for row in catalogue.all("SELECT input FROM imports"):
             catalogue.run(
                 "UPDATE imports SET input = ? WHERE input = ?",
