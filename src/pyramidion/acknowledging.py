@@ -84,9 +84,11 @@ class Taken:
 class Commit:
     """Takes bundles in until it is committed; by who holds the lock of arrivals."""
 
-    def __init__(self, lifecycle: Lifecycle, now: int, answers: Answers, threads: int) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, now: int, came: int, answers: Answers, threads: int
+    ) -> None:
         self._lifecycle = lifecycle
-        self._now = now
+        self._now, self._came = now, came
         self._answers = answers
         self._threads = threads
         self._keys: dict[tuple[str, str], Member] = {}
@@ -179,7 +181,7 @@ class Commit:
         fresh = [each.fresh() for each in self.taken]
         with catalogue.transaction():
             self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
-            stored = hot.acknowledge(fresh, self._now)
+            stored = hot.acknowledge(fresh, self._now, self._came)
             for window, rows in _summed(fresh).items():
                 catalogue.run(
                     "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "

@@ -130,12 +130,13 @@ class Arrivals:
         were not acknowledged before.
         """
         answers: Answers = {}
+        came = self._clock.present() if history else now
         try:
             if self.vault is not None:
                 self.vault.ready()
             group = self._waiting(arrivals, answers)
             while group:
-                self._turn(group, answers, now, (resume, history))
+                self._turn(group, answers, (now, came), (resume, history))
                 group = [each for each in group if each.place not in answers]
         except PyramidionError as problem:
             for place in range(len(arrivals)):
@@ -156,7 +157,7 @@ class Arrivals:
         self,
         group: Sequence[Waiting],
         answers: Answers,
-        now: int,
+        times: tuple[int, int],
         origin: Origin,
     ) -> None:
         """Answer some of a group, at best all.
@@ -164,7 +165,7 @@ class Arrivals:
         Not those for whom a window must be opened first, by rows of the others; and nobody where
         the schema changed meanwhile, or something else came.
         """
-        lifecycle = self._lifecycle
+        lifecycle, (now, came) = self._lifecycle, times
         with lifecycle.arrivals:
             self._answer_seen(group, answers)
             door, last = lifecycle.door, lifecycle.last_batch()
@@ -181,7 +182,8 @@ class Arrivals:
         with lifecycle.arrivals:
             if door is lifecycle.door and last == lifecycle.last_batch():
                 now = self._arrival(now, origin)
-                taken = self._take(bundles, answers, now, origin)
+                came = came if origin[1] else self._clock.arrival(came)
+                taken = self._take(bundles, answers, (now, came), origin)
                 _answer_refused(group, refused, answers)
             for each in taken:
                 if vault is not None:
@@ -231,17 +233,21 @@ class Arrivals:
         return sorted(slots)
 
     def _take(
-        self, bundles: Sequence[Bundle], answers: Answers, now: int, origin: Origin
+        self,
+        bundles: Sequence[Bundle],
+        answers: Answers,
+        times: tuple[int, int],
+        origin: Origin,
     ) -> list[Taken]:
         """Take bundles up to the first one that has no window yet; those that were."""
-        commit = Commit(self._lifecycle, now, answers, self._threads)
+        commit = Commit(self._lifecycle, *times, answers, self._threads)
         try:
             for number, bundle in enumerate(bundles, 1):
                 if not commit.add(bundle, last=number == len(bundles)):
                     break
             if commit.taken:
                 commit.commit(lambda last: self._note(last, origin))
-                self._clock.rows_came(now, history=origin[1])
+                self._clock.rows_came(times[0], history=origin[1])
         except BaseException:
             commit.take_back()
             raise

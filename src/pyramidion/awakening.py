@@ -17,6 +17,7 @@ from pyramidion import records
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.hot import Parts
+from pyramidion.storage.spells import end_replays
 
 
 def awaken(store: Lifecycle) -> None:
@@ -26,6 +27,7 @@ def awaken(store: Lifecycle) -> None:
         store.sum_tables([row["number"] for row in begun])
         store.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
         store.catalogue.run("UPDATE nodes SET state = 'erased' WHERE state = 'opening'")
+        end_replays(store.catalogue, store.present())
     _load_complete(store)
     for row in store.tables.current("checkpoint"):
         store.adopt(row["window"], store.tables.of(row), row["after"])

@@ -180,14 +180,14 @@ class Bulk:
     def _taken(self, slot: int, counts: Arena) -> BulkWindow:
         store, now = self._store, self._clock()
         with store.moves:
-            store.settle(now)
+            store.settle()
             if not self.wanted({slot: counts.rows}):
                 raise StateError(f"the window from {self._told(slot)} was counted meanwhile")
             number = store.next_window()
             birth = self._birth(number)
             if store.door is not self.door:  # other bins, or a group that came or went
                 raise StateError(CHANGED)
-            store.charge_release(now, lambda: self._charge(number, slot, birth, now))
+            store.charge_release(lambda: self._charge(number, slot, birth, now))
             reach("bulk.charged")
             arena = birth.arena()
             arena.join(counts)

@@ -56,7 +56,7 @@ def end_windows(
     ``also`` changes the catalogue in its transaction; ``keys`` die with it.
     """
     with store.moves:
-        store.settle(now)
+        store.settle()
         windows, steps = _closed(store, now)
         full = [window for window in windows if window.arena.rows]
         empty = [window for window in windows if not window.arena.rows]

@@ -22,8 +22,9 @@ changes which tables take them; `moves` is taken first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -46,7 +47,7 @@ from pyramidion.observations import Door, Observations
 from pyramidion.people import People
 from pyramidion.populating import Part, Populating, Window
 from pyramidion.privacy.birth import Birth
-from pyramidion.privacy.ledger import Ledger
+from pyramidion.privacy.ledger import Ledger, Line
 from pyramidion.records import widths_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
@@ -89,19 +90,41 @@ class StreamSum(NamedTuple):
     """When the first window in it is past its retention."""
 
 
+class Dated:
+    """The ledger's book in the catalogue, whose lines are dated by the clock."""
+
+    def __init__(self, catalogue: Catalogue, clock: Callable[[], int]) -> None:
+        self.lock, self.lines = catalogue.lock, catalogue.lines
+        self._catalogue, self._clock = catalogue, clock
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Add lines, durable on return; all or none."""
+        at = self._clock()
+        self._catalogue.write([replace(line, at=at) for line in lines])
+
+
 class Lifecycle:
     """All windows of one store, their tables in memory and on disk."""
 
     def __init__(
-        self, folder: Path, catalogue: Catalogue, keys: DataKeys, schema: Schema, settings: Settings
+        self,
+        folder: Path,
+        catalogue: Catalogue,
+        keys: DataKeys,
+        schema: Schema,
+        settings: Settings,
+        present: Callable[[], int],
     ) -> None:
+        self.present = present
+        """The time by the clock, which dates every record. What is due is decided by the store's
+        time, ``now``, which a history moves."""
         self.moves = threading.RLock()
         self.arrivals = threading.RLock()
         self.catalogue = catalogue
         self.keys = keys
         self.settings = settings
         self.ledger = Ledger(
-            catalogue,
+            Dated(catalogue, lambda: self.present()),
             settings,
             unit=schema.unit,
             retained=self._retained,
@@ -255,7 +278,7 @@ class Lifecycle:
 
     # --- releases ----------------------------------------------------------------------
 
-    def charge_release(self, now: int, charge: Call, give_back: Call = _nothing) -> None:
+    def charge_release(self, charge: Call, give_back: Call = _nothing) -> None:
         """Write a charge and end every older copy of the store; then its release may be made.
 
         A backup or a second copy of the directory has the same rows, and a ledger that does not
@@ -270,7 +293,7 @@ class Lifecycle:
         released: the charge is given back, and this raises.
         """
         with self.moves:
-            self.settle(now)
+            self.settle()
             try:
                 self.keys.renew(charge)
             except Exception:
@@ -488,10 +511,10 @@ class Lifecycle:
             for call in reversed(self.changed):
                 calls.callback(call, why)
 
-    def settle(self, now: int) -> None:
+    def settle(self) -> None:
         """Finish an erasure that was broken off, then serve what waited for that."""
         if self.keys.unfinished:
-            self.keys.finish(now, self._remove_strangers)
+            self.keys.finish(self.present, self._remove_strangers)
             self.publish()
 
     def joined(self, complete: Arena | None, lacking: frozenset[int]) -> None:
@@ -640,7 +663,7 @@ class Lifecycle:
         """
         with self.moves:
 
-            def forget() -> Collection[int]:
+            def forget(at: int) -> Collection[int]:
                 before()
                 for number in windows:
                     self.catalogue.run(
@@ -648,7 +671,7 @@ class Lifecycle:
                     )
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
                 self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))
-                self.hot.forget(list(steps), now)
+                self.hot.forget(list(steps), at)
                 gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
@@ -668,7 +691,7 @@ class Lifecycle:
                     self.hot.forgotten(list(steps))
                 after()
 
-            self.keys.erase(what, why, now, forget, forgotten, self._remove_strangers)
+            self.keys.erase(what, why, self.present, forget, forgotten, self._remove_strangers)
 
     def sum_tables(self, windows: Collection[int]) -> None:
         """Of windows that end, names and shares of tables go where they tell what was read;
@@ -676,10 +699,11 @@ class Lifecycle:
         if self.settings.weights_share or self.settings.selection_share:
             self.catalogue.sum_tables(windows)
 
-    def forget_past(self, now: int) -> None:
+    def forget_past(self) -> None:
         """What is remembered of the past (row totals, times, names) ends with the retention."""
-        self.hot.forget_past(now)
-        forget_spells(self.catalogue, now - self.settings.retention_us)
+        horizon = self.present() - self.settings.retention_us
+        self.hot.forget_past(horizon)
+        forget_spells(self.catalogue, horizon)
 
     def close(self) -> None:
         """Let go of all files."""

@@ -47,7 +47,7 @@ def rebuild(
 ) -> Rebuild:
     """Count a sealed window again, from its hot rows or from rows that are given."""
     with store.moves:
-        store.settle(now)
+        store.settle()
         taken = _taken(store, window, now)
         if rows is None:
             read = _hot_rows(store, window, taken)

@@ -116,7 +116,7 @@ class Schedule:
         store = self._store
         done = Advance()
         with store.moves:
-            store.settle(now)
+            store.settle()
             if not held:
                 self._roll(now, done)
             for window in store.windows.full():
@@ -145,7 +145,7 @@ class Schedule:
             store.close_window(window, now)
         done.nodes += close_nodes(store, now)
         self._forget(now, done)
-        store.forget_past(now)
+        store.forget_past()
 
     # --- forgetting ----------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ def drop(
 
 def settle(store: Lifecycle, now: int) -> None:
     """Finish what was begun: an erasure removes files that nobody knows yet."""
-    store.settle(now)
+    store.settle()
     for window in store.windows.all():
         if window.closed:
             store.seal(window, now)

@@ -81,7 +81,7 @@ from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home, Registration
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
-from pyramidion.storage.spells import FACT, NONE, replaying
+from pyramidion.storage.spells import FACT, NONE
 from pyramidion.storage.tables import tables_at
 from pyramidion.tampering import Damage, mend, verify
 from pyramidion.threads import CLOSED, Threads, emptied
@@ -123,7 +123,9 @@ class Pyramid:
         self._time = StoreClock(clock, latest=latest, follows=follows, alarm=alarm)
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
-        self._lifecycle = Lifecycle(home.path, home.catalogue, home.keys, schema, settings)
+        self._lifecycle = Lifecycle(
+            home.path, home.catalogue, home.keys, schema, settings, self._time.present
+        )
         awaken(self._lifecycle)
         self._schedule = Schedule(self._lifecycle)
         self._shards = Shards.of(self._lifecycle)
@@ -432,7 +434,7 @@ class Pyramid:
         rolling = self._lifecycle, history, take, self._schedule, self._advance, present
 
         def receipts() -> Iterator[Receipt]:
-            with self._training.sleeping(), replaying(self._lifecycle.catalogue, present):
+            with self._training.sleeping():
                 yield from rolled(*rolling)
             self._threads.move(lambda: self._training.catch_up(self._now()))
 
@@ -515,21 +517,7 @@ class Pyramid:
 
     def _advance(self, now: int) -> Advance:
         self._usable()
-        return self._threads.move(self._advancing(now))
-
-    def _advancing(self, now: int) -> Callable[[], Advance]:
-        """What the keeper is to do; when an erasure is complete is told by the clock."""
-        present = self._time.present
-        asked = max(now, present())
-
-        def advanced() -> Advance:
-            self._home.keys.lag = lambda: max(0, present() - asked)
-            try:
-                return self._advanced(now)
-            finally:
-                self._home.keys.lag = lambda: 0
-
-        return advanced
+        return self._threads.move(lambda: self._advanced(now))
 
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
@@ -555,7 +543,7 @@ class Pyramid:
         try:
             due = self._due(now) or self._serving.lacking or self._training.due
             if due and not self._threads.keeping:
-                self._threads.keep(self._advancing(now))
+                self._threads.keep(lambda: self._advanced(now))
         except RuntimeError:
             if not self._closed:  # or it was closed meanwhile, and what was observed is
                 raise
@@ -678,7 +666,7 @@ class Pyramid:
 
         def shared() -> None:
             where = self._sharing.begin(url, now)
-            self._untold.append("tables.shared", now, where=where)
+            self._untold.append("tables.shared", self._time.present(), where=where)
 
         self._threads.move(shared)
 
@@ -689,7 +677,7 @@ class Pyramid:
 
         def ended() -> None:
             where = self._sharing.end(now)
-            self._untold.append("tables.unshared", now, where=where)
+            self._untold.append("tables.unshared", self._time.present(), where=where)
 
         self._threads.move(ended)
 
@@ -750,7 +738,7 @@ class Pyramid:
     def unregister(self, name: str) -> None:
         """Forget a model and its recipe."""
         self._usable()
-        self._threads.move(lambda: self._training.unregister(name, self._now()))
+        self._threads.move(lambda: self._training.unregister(name))
 
     def retrain(self, name: str) -> Model:
         """Train a model again now, as after a failure; what serves goes on until it is ready."""
@@ -812,7 +800,9 @@ class Pyramid:
                 parts: Export = exports.exported(model, guarantee=promise, now=now, life=life)
             finally:
                 model.ended()
-            self._untold.append("model.exported", now, name=name, version=parts[0]["version"])
+            self._untold.append(
+                "model.exported", self._time.present(), name=name, version=parts[0]["version"]
+            )
             return parts  # or not, where the log does not tell it
 
         return self._threads.move(done)
@@ -863,7 +853,7 @@ class Pyramid:
             told: dict[str, Fact] = {"why": why}
             if name not in self._lifecycle.births.chosen:  # known from rows, and the log is kept
                 told = {"name": name, **told}
-            self._untold.do("tables.withdrawn", now, told, done)
+            self._untold.do("tables.withdrawn", self._time.present(), told, done)
 
         self._threads.move(noted)
         self._keep(now)

@@ -107,7 +107,7 @@ def mend(store: Lifecycle, now: int) -> list[Damage]:
     Where more than one sealed window is damaged they cannot be told apart.
     """
     with store.moves:
-        store.settle(now)
+        store.settle()
         damaged = [
             each
             for each in _tables(store)

@@ -32,6 +32,7 @@ from pyramidion.lifecycle import Lifecycle
 from pyramidion.people import People
 from pyramidion.populating import NEVER
 from pyramidion.storage.hot import Step
+from pyramidion.storage.spells import doubted
 from pyramidion.untold import Untold
 
 FAR = 1 << 62
@@ -108,7 +109,7 @@ class Timekeeping:
             was, now = clock.now(), clock.shown()
             now = was if was - LIMIT <= now < was else now  # it waits for a clock that is behind
             move = Move(was, now, alarm.step, alarm.window)
-            with self._people_of(move):
+            with self._at(move):
                 self._change(move, why)
                 self._settle(move)
             for call in self._store.changed:
@@ -128,16 +129,22 @@ class Timekeeping:
                 confirmed()
 
     @contextmanager
-    def _people_of(self, move: Move) -> Iterator[None]:
-        """Begin another count of people where time goes back, unless that fails."""
-        store, before = self._store, self._store.people
+    def _at(self, move: Move) -> Iterator[None]:
+        """Date records by the new time; where time goes back begin another count of people.
+
+        If it fails, the count from before goes on.
+        """
+        store, people, present = self._store, self._store.people, self._store.present
+        store.present = lambda: move.now
         if move.now < move.was:
             store.people = People(store.schema, store.settings, move.now)
         try:
             yield
         except BaseException:
-            store.people = before
+            store.people = people
             raise
+        finally:
+            store.present = present
 
     def _refuse_agreeing(self) -> None:
         if self._clock.alarm is None:
@@ -163,26 +170,38 @@ class Timekeeping:
             start = self._start_of(step, move)
             run("UPDATE steps SET start = ? WHERE number = ?", start, step.number)
         run(
-            "UPDATE batches SET arrived = arrived + ? WHERE step >= ?",
-            move.later,
-            move.step,
+            "UPDATE batches SET arrived = arrived + ?, came = came + ? WHERE step >= ?",
+            *(move.later, move.later, move.step),
         )
         self._date_windows(move)
         for table, column in (
             ("batches", "arrived"),
+            ("batches", "came"),
             ("past_steps", "start"),
             ("past_steps", "stop"),
+            ("past_steps", "came_first"),
+            ("past_steps", "came_last"),
             ("past_steps", "left"),
             ("deletions", "at"),
             ("deletions", "done"),
+            ("ledger", "at"),
+            ("vault_files", "gone"),
         ):
             run(f"UPDATE {table} SET {column} = ? WHERE {column} > ?", move.now, move.now)  # noqa: S608
+        self._doubt(move)
         if move.now < move.was:
             dead += store.uncounted.move(store.people.block_at(move.now))
         run("DELETE FROM about WHERE name = ?", ALARM)
         store.catalogue.note(**{"clock": move.now, FOLLOWS: "system"})
         ahead = (move.now - move.was) // SECOND
         self._log.note("clock.confirmed", move.now, why=why, former=move.was, ahead=ahead)
+
+    def _doubt(self, move: Move) -> None:
+        """Note from when to when records may be dated wrongly, for exposure reports."""
+        alarm, back = self._clock.alarm, move.now < self._clock.present()
+        if back or alarm is not None:
+            since = 0 if back or alarm is None else alarm.at
+            doubted(self._store.catalogue, since, move.now)
 
     def _date_windows(self, move: Move) -> None:
         catalogue, slots = self._store.catalogue, self._store.windows.slots

@@ -160,6 +160,7 @@ class Training:
         name, recipe = checked_name("a model", name), recipe_of(estimator)
         checked(name, estimator, workload)
         model = Model(name, recipe, workload)
+        since = self._store.present()
         made = self._taught([model], now)[name]
         if not made.available and not made.stale:
             if name not in self._models:
@@ -168,17 +169,17 @@ class Training:
         told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
         with self._store.catalogue.transaction():
             self._store.catalogue.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, told)
-            registered(self._store.catalogue, name, now)
+            registered(self._store.catalogue, name, since)
         self._damaged.discard(name)
         self._install([made])
 
-    def unregister(self, name: str, now: int) -> None:
+    def unregister(self, name: str) -> None:
         """Forget a model and its recipe."""
         if name not in self._damaged:
             self.model(name)
         with self._store.catalogue.transaction():
             self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
-            unregistered(self._store.catalogue, name, now)
+            unregistered(self._store.catalogue, name, self._store.present())
             dropped(self._store.catalogue, name)
         self._damaged.discard(name)
         with self._learning:

@@ -68,6 +68,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         store.arrivals,
         store.erase,
         now,
+        store.present,
         folder,
         log,
     )

@@ -400,12 +400,12 @@ MUTANTS = (
         (
             Edit(
                 "bulk.py",
-                "            store.charge_release(now, "
+                "            store.charge_release("
                 "lambda: self._charge(number, slot, birth, now))\n"
                 '            reach("bulk.charged")\n'
                 "            arena = birth.arena()\n",
                 "            arena = birth.arena()\n"
-                "            store.charge_release(now, "
+                "            store.charge_release("
                 "lambda: self._charge(number, slot, birth, now))\n"
                 '            reach("bulk.charged")\n',
             ),

@@ -341,6 +341,38 @@ def test_stored_clock_is_set_back(place: Place, full: Pyramid) -> None:
     assert kept(place.reopen()) == (0, 0)  # nothing stays for the days that it was ahead
 
 
+def test_report_has_a_gap_where_the_time_was_set_back(place: Place) -> None:
+    machine = place.machine
+    store = place.create()
+    machine.pass_(DAY)
+    machine.jump(300 * DAY)
+    store = place.reopen()
+    observed(store, rows(10, machine.wall))
+    truth = machine.wall - 300 * DAY
+    machine.jump(-300 * DAY)
+    store.confirm_clock(why="the clock was ahead")
+    report = store.exposure(truth - HOUR, truth)
+    assert [gap.stop for gap in report.gaps] == [int(truth * SECOND)]
+    machine.pass_(2 * HOUR)
+    report = store.exposure(machine.wall - HOUR, machine.wall)
+    assert (report.rows, report.gaps) == (10, ())
+    assert [window.number for window in report.windows]
+    assert all(record.at <= machine.wall * SECOND for record in store.status().deletions)
+
+
+def test_report_has_a_gap_where_the_time_was_behind(place: Place, full: Pyramid) -> None:
+    machine = place.machine
+    machine.pass_(HOUR)
+    alarm = machine.wall
+    machine.jump(30 * DAY)
+    observed(full, rows(10, machine.wall))
+    full.confirm_clock(why="right")
+    (gap,) = full.exposure(alarm + 7 * DAY, alarm + 8 * DAY).gaps
+    assert gap.start is not None
+    assert gap.start <= alarm * SECOND
+    assert gap.stop == machine.wall * SECOND
+
+
 def test_confirmed_twice_is_refused(place: Place, full: Pyramid) -> None:
     place.machine.jump(400 * DAY)
     with pytest.raises(SchemaError, match="give a reason"):

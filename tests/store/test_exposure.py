@@ -20,10 +20,10 @@ from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import SchemaError, StorageError
 from pyramidion.exposure import exposure_of, persons_of
 from pyramidion.exposure.exposed import Exposure
-from pyramidion.exposure.lives import LEFT, SEALED, Arrived, StepLife
+from pyramidion.exposure.lives import LEFT, SEALED, Came, StepLife
 from pyramidion.exposure.text import sentences
 from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.replay import Replay, in_order
 from tests.cli.shell import as_bytes
 from tests.memory import MEMORY
 from tests.store.stores import (
@@ -362,38 +362,88 @@ def test_a_reseed_ends_what_can_be_subtracted(stand: Stand) -> None:
     assert [(w.number, w.later) for w in found.windows] == [(1, 10)]
 
 
-def test_a_history_is_exposed_while_it_is_replayed(stand: Stand) -> None:
-    store = stand.create()
+def history_of(stand: Stand) -> Replay:
+    """Two hundred rows of twenty days, ten days before now."""
     stand.clock.now = START + 30 * DAY
     file = stand.folder / "history.parquet"
     file.write_bytes(as_bytes(rows(200, START + np.arange(200) * DAY / 10), "parquet"))
-    history = in_order([DataFile(file)], SCHEMA, chunk=50)
-    for _ in store.replay(history):
+    return in_order([DataFile(file)], SCHEMA, chunk=50)
+
+
+def test_a_history_is_exposed_while_it_is_replayed(stand: Stand) -> None:
+    store, began = stand.create(), START + 30 * DAY
+    for _ in store.replay(history_of(stand)):
         stand.clock.pass_(HOUR)
-    while_it_ran = store.exposure(START + 30 * DAY, START + 30 * DAY + HOUR)
-    assert while_it_ran.rows == 200
-    assert not while_it_ran.exact
+    first_hour = store.exposure(began, began + HOUR)
+    assert (first_hour.rows, first_hour.arrived) == (100, 100)
+    while_it_ran = store.exposure(began, stand.clock.now)
+    assert (while_it_ran.rows, while_it_ran.arrived) == (200, 200)
     assert {w.number for w in while_it_ran.windows} == {1, 2}
+    ranges = while_it_ran.ranges
+    assert ranges[0][0] < (START + 5 * DAY) * 1e6  # by arrivals, as the vault knows them
+    assert ranges[-1][1] < (START + 20 * DAY) * 1e6
     as_told = store.exposure(START + 10 * DAY, START + 10 * DAY + HOUR)
-    assert 0 < as_told.rows < 200
+    assert (as_told.rows, as_told.windows) == (0, ())
     store.advance()
     stand.clock.pass_(DAY)
-    assert store.exposure(stand.clock.now - HOUR, stand.clock.now).rows == 0
+    after = store.exposure(stand.clock.now - HOUR, stand.clock.now)
+    assert (after.rows, after.forgotten.step_rows) == (0, 200)
 
 
-def test_a_replay_that_was_broken_off_counts_as_running_until_the_next_one(stand: Stand) -> None:
+def test_a_replay_that_is_broken_off_exposes_what_came(stand: Stand) -> None:
     store = stand.create()
-    stand.clock.now = START + 30 * DAY
-    file = stand.folder / "history.parquet"
-    file.write_bytes(as_bytes(rows(200, START + np.arange(200) * DAY / 10), "parquet"))
-    history = in_order([DataFile(file)], SCHEMA, chunk=50)
-    going = store.replay(history)
+    going = store.replay(history_of(stand))
     next(going)
     stand.clock.pass_(DAY)
     assert store.exposure(stand.clock.now, stand.clock.now).rows == 50
     going.close()
+
+
+def test_records_of_an_import_are_dated_by_the_clock(stand: Stand) -> None:
+    history = history_of(stand)
+    store, made = stand.create(), stand.clock.now * 1e6
+    for _ in store.replay(history):
+        stand.clock.pass_(HOUR)
+    now = stand.clock.now * 1e6
+    deletions = store.status().deletions
+    assert len(deletions) > 1
+    assert all(made <= each.at <= (each.done or 0) <= now for each in deletions)
+    lines = store._lifecycle.catalogue.lines()
+    assert len({line.window for line in lines}) > 1
+    assert all(made <= line.at <= now for line in lines)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_replay_of_an_earlier_version_ran_all_the_time_that_it_noted(
+    stand: Stand, ended: bool
+) -> None:
+    """Its rows are known by their arrivals alone, and records are dated by these."""
+    store, began = stand.create(), START + 30 * DAY
+    for _ in store.replay(history_of(stand)):
+        stand.clock.pass_(HOUR)
+    until = stand.clock.now
+    db, back = store._lifecycle.catalogue, int(20 * DAY * 1e6)
+    db.run("UPDATE batches SET came = arrived")
+    db.run("UPDATE past_steps SET came_first = start, came_last = stop, left = left - ?", back)
+    db.run("UPDATE deletions SET at = at - ?, done = done - ?", back, back)
+    db.run("UPDATE ledger SET at = at - ?", back)
+    spell = {"kind": "replay", "name": None, "since": int(began * 1e6), "until": None}
+    spell |= {"steps": [1, None], "windows": [1, None]}
+    if ended:
+        spell |= {"until": int(until * 1e6), "steps": [1, 99], "windows": [1, 99]}
+    db.note(spells=json.dumps([spell]))
+    store = stand.reopen()
     stand.clock.pass_(DAY)
-    assert not store.exposure(stand.clock.now, stand.clock.now).models.registered
+    store.advance()
+    for moment in (began, began + HOUR, until):
+        found = store.exposure(moment, moment)
+        assert found.rows == 200
+        assert not found.exact
+        assert found.forgotten.step_rows == 0
+        assert {window.number for window in found.windows} == {1, 2}
+    stand.clock.pass_(DAY)
+    after = store.exposure(stand.clock.now, stand.clock.now)
+    assert (after.rows, after.forgotten.step_rows) == (0, 200)
 
 
 def test_what_another_copy_saw_is_told_as_a_gap(stand: Stand) -> None:
@@ -451,7 +501,7 @@ def test_a_column_can_be_read_until_its_withdrawal_is_complete(
 
 
 def test_rows_of_a_step_that_left_are_counted_whole_where_it_is_cut() -> None:
-    step = StepLife(1, (Arrived(10, 20, 100),), 50)
+    step = StepLife(1, (Came(10, 20, 100, (10, 20)),), 50)
     assert step.rows(None, 15) == (100, False)
     assert step.rows(12, 30) == (100, False)
     assert step.rows(None, 20) == (100, True)
@@ -587,4 +637,4 @@ def test_the_record_holds_no_more_than_numbers_times_and_names(stand: Stand) -> 
     store = live(stand, 6)
     told = store._lifecycle.catalogue.all("SELECT * FROM past_steps")
     noon = int((START + 0.5 * DAY) * 1e6)
-    assert tuple(told[0]) == (1, noon, noon, 10, int((START + 3.5 * DAY) * 1e6))
+    assert tuple(told[0]) == (1, noon, noon, 10, int((START + 3.5 * DAY) * 1e6), noon, noon)

@@ -142,6 +142,9 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
         db.executescript(
             "DROP TABLE shared; DROP TABLE members; "
             "ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
+            "ALTER TABLE batches DROP COLUMN came;"
+            "ALTER TABLE past_steps DROP COLUMN came_first;"
+            "ALTER TABLE past_steps DROP COLUMN came_last;"
             "UPDATE about SET value = json_remove(value, '$.windows', '$.tree_radix', "
             "'$.tree_depth', '$.tree_shares') WHERE name = 'settings'; PRAGMA user_version=5;"
         )

@@ -91,7 +91,7 @@ CATALOGUE = {
         **dict.fromkeys(("key", "once", "file"), DRAWN),
     },
     "batches": {
-        **dict.fromkeys(("number", "step", "rows", "arrived"), PUBLIC),
+        **dict.fromkeys(("number", "step", "rows", "arrived", "came"), PUBLIC),
         "sealed": HOT,
     },
     "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
@@ -115,7 +115,9 @@ CATALOGUE = {
         **dict.fromkeys(("name", "key", "file", "layout"), DRAWN),
         "chunks": PUBLIC,
     },
-    "past_steps": dict.fromkeys(("number", "start", "stop", "rows", "left"), PUBLIC),
+    "past_steps": dict.fromkeys(
+        ("number", "start", "stop", "rows", "left", "came_first", "came_last"), PUBLIC
+    ),
     "vault_files": {
         **dict.fromkeys(("first", "last", "first_batch", "last_batch", "rows", "gone"), PUBLIC),
         "stored": "public: when a file came to its place",

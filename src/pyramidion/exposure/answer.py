@@ -95,7 +95,8 @@ def exposure_of(
             f"there is no component of that name; take one of {', '.join(COMPONENTS)}"
         )
     lives = Lives(store, now)
-    steps = tuple(_hot(lives, start, stop))
+    readable = [step for step in lives.steps if step.readable(start, stop)]
+    steps = tuple(_hot(step, start, stop) for step in readable)
     windows = tuple(_windows(store, lives, start, stop, component))
     epsilon, delta = _promise(store, windows)
     return Exposure(
@@ -106,7 +107,7 @@ def exposure_of(
         columns=_columns(lives, store.schema.columns, start) if component == "store" else (),
         unit=store.people.unit,
         hot=steps if component == "store" else (),
-        models=_models(lives, steps if component != "tables" else (), start, stop),
+        models=_models(lives, readable if component != "tables" else (), start, stop),
         windows=windows,
         k=store.settings.k,
         epsilon=epsilon,
@@ -121,44 +122,27 @@ def exposure_of(
 # --- raw rows ------------------------------------------------------------------------------
 
 
-def _hot(lives: Lives, start: int, stop: int) -> Iterator[HotExposed]:
-    replays = lives.replays(start, stop)
-    for step in lives.steps:
-        if any(_within(step.number, replay.steps) for replay in replays):
-            last = step.arrived[-1].last
-            rows, _ = step.rows(None, last)
-            yield _exposed(step, last, rows, rows, exact=False)
-        elif step.arrived[0].first <= stop and (step.gone is None or step.gone >= start):
-            (rows, all_of), (arrived, these) = step.rows(None, stop), step.rows(start, stop)
-            yield _exposed(step, stop, rows, arrived, exact=all_of and these)
-
-
-def _exposed(step: StepLife, stop: int, rows: int, arrived: int, *, exact: bool) -> HotExposed:
-    met = [part for part in step.arrived if part.first <= stop]
+def _hot(step: StepLife, start: int, stop: int) -> HotExposed:
+    (rows, all_of), (arrived, these) = step.rows(None, stop), step.rows(start, stop)
+    met = [part for part in step.came if part.first <= stop]
     return HotExposed(
         step=step.number,
-        first=met[0].first,
-        last=min(met[-1].last, stop),
+        first=min(part.arrived[0] for part in met),
+        last=max(part.arrived_by(stop) for part in met),
         rows=rows,
         arrived=arrived,
-        exact=exact,
+        exact=all_of and these,
         gone=step.gone,
     )
 
 
-def _within(number: int, span: tuple[int, int | None]) -> bool:
-    return span[0] <= number and (span[1] is None or number < span[1])
-
-
-def _models(lives: Lives, hot: Sequence[HotExposed], start: int, stop: int) -> ModelsExposed:
+def _models(lives: Lives, readable: Sequence[StepLife], start: int, stop: int) -> ModelsExposed:
     """A model never outlives a row it saw, so all it can have seen was hot while it was there."""
-    known = lives.models(start, stop) if hot else []
-    replays = lives.replays(start, stop) if known else []
+    known = lives.models(start, stop) if readable else []
     seen = [
-        part
-        for part in hot
-        if any(_within(part.step, replay.steps) for replay in replays)
-        or any(_met(part, model, start, stop) for model in known)
+        _hot(step, start, stop)
+        for step in readable
+        if any(_met(step, model, start, stop) for model in known)
     ]
     return ModelsExposed(
         registered=tuple(
@@ -169,10 +153,10 @@ def _models(lives: Lives, hot: Sequence[HotExposed], start: int, stop: int) -> M
     )
 
 
-def _met(part: HotExposed, model: Spell, start: int, stop: int) -> bool:
+def _met(step: StepLife, model: Spell, start: int, stop: int) -> bool:
     """Whether rows were hot, and a model registered, at one moment of the interval."""
     last = stop if model.until is None else min(stop, model.until)
-    return part.first <= last and (part.gone is None or part.gone >= max(start, model.since))
+    return step.readable(max(start, model.since), last)
 
 
 def _columns(lives: Lives, known: Sequence[str], start: int) -> tuple[str, ...]:
@@ -191,12 +175,10 @@ def _columns(lives: Lives, known: Sequence[str], start: int) -> tuple[str, ...]:
 def _windows(
     store: Lifecycle, lives: Lives, start: int, stop: int, component: Component
 ) -> Iterator[WindowExposed]:
-    replays = lives.replays(start, stop)
     spent = {report.number: report for report in store.ledger.report().windows}
     like: Layout | None = None
     for window in lives.windows:
-        replayed = any(_within(window.number, replay.windows) for replay in replays)
-        states = _states(window, start, stop, replayed=replayed)
+        states = _states(window, start, stop)
         if window.born > stop and _seen_before(lives, window, start, stop):
             states = ("populating",)
         if component != "store":
@@ -223,10 +205,8 @@ def _windows(
         )
 
 
-def _states(window: WindowLife, start: int, stop: int, *, replayed: bool) -> tuple[str, ...]:
-    """What it was at some moment of the interval; replayed ones were all of it in a moment."""
-    if replayed:
-        return ("populating", "sealed") if window.state != "populating" else ("populating",)
+def _states(window: WindowLife, start: int, stop: int) -> tuple[str, ...]:
+    """What it was at some moment of the interval."""
     if window.born > stop or (window.erased is not None and window.erased < start):
         return ()
     populating = window.frozen is None or window.frozen >= start
@@ -295,7 +275,7 @@ def _forgotten(lives: Lives, start: int) -> Forgotten:
     windows = [w for w in lives.windows if w.erased is not None and w.erased < start]
     return Forgotten(
         steps=len(steps),
-        step_rows=sum(part.rows for step in steps for part in step.arrived),
+        step_rows=sum(part.rows for step in steps for part in step.came),
         unrecorded=sum(gone is not None and gone < start for gone in lives.unrecorded()),
         windows=tuple(window.number for window in windows),
         window_rows=sum(window.rows for window in windows),
@@ -314,6 +294,10 @@ def _gaps(lives: Lives, start: int, stop: int, *, raw: bool) -> Iterator[Gap]:
         if end >= start and (begun is None or begun <= stop):
             why = "another copy was the store then; this one was restored from a backup of it"
             yield Gap(start=begun, stop=end, why=why)
+    for each in lives.spells:
+        if each.kind == "clock" and each.meets(start, stop):
+            why = "the store's time was wrong, so what happened then may be dated before or after"
+            yield Gap(start=each.since or None, stop=each.until, why=why)
 
 
 def _vault(store: Lifecycle, start: int, stop: int, log: Iterable[Entry] | None) -> VaultExposed:

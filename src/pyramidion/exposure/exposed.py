@@ -24,7 +24,7 @@ class HotExposed:
     step: int
     first: int
     last: int
-    """Arrivals of the exposed rows."""
+    """Arrivals of the exposed rows; those of an imported history are as its rows say."""
     rows: int
     arrived: int
     """Of these, the rows that came during the interval."""

@@ -1,9 +1,12 @@
 """The lives of hot steps and windows, as the catalogue remembers them.
 
-When a step's rows arrived stands in ``batches`` while they are hot, and in ``past_steps``
-afterwards. When a window was opened, its first line in the ledger says; when it was sealed or
-erased, and when a step left, the deletion records. What was erased could be read until the
-erasure was *complete*, not just begun: one that was broken off is complete when a later one is.
+All times are the clock's, when an intruder can have been there. Rows of an imported history
+*arrive* at the times that they say themselves, and *come* when they are imported.
+
+When a step's rows came is in ``batches`` while they are hot, and in ``past_steps`` afterwards.
+When a window was opened, its first line in the ledger says; when it was sealed or erased, and
+when a step left, the deletion records. What was erased could be read until the erasure was
+*complete*, not just begun: one that was broken off is complete when a later one is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.storage.spells import Spell, spells
@@ -26,12 +29,19 @@ SEALED = re.compile(f"{_ENDED}(?:, {_ENDED})*(?:, the former store key)?")
 RESTORED = "keys of other copies"
 
 
-class Arrived(NamedTuple):
-    """Rows that arrived from one moment to another, both included."""
+class Came(NamedTuple):
+    """Rows that came from one moment to another, both included."""
 
     first: int
     last: int
     rows: int
+    arrived: tuple[int, int]
+    """Their first and last arrival, by which the vault knows them."""
+
+    def arrived_by(self, stop: int) -> int:
+        """The last arrival of those that came by a moment, at most."""
+        live = self.arrived == (self.first, self.last)
+        return min(self.last, stop) if live else self.arrived[1]
 
 
 @dataclass(frozen=True)
@@ -39,24 +49,33 @@ class StepLife:
     """A hot step: its rows, and when nothing could read them any more (None: they are hot)."""
 
     number: int
-    arrived: tuple[Arrived, ...]
-    """Batch by batch while hot; of one that left, all in one."""
+    came: tuple[Came, ...]
+    """Batch by batch while hot, in the order they came; of one that left, all in one."""
     gone: int | None
 
     def rows(self, start: int | None, stop: int) -> tuple[int, bool]:
-        """How many rows arrived from start to stop at most, and whether that is exact.
+        """How many rows came from start to stop at most, and whether that is exact.
 
-        >>> step = StepLife(1, (Arrived(0, 9, 100),), None)
+        >>> step = StepLife(1, (Came(0, 9, 100, (0, 9)),), None)
         >>> step.rows(None, 9), step.rows(0, 20), step.rows(3, 20), step.rows(10, 20)
         ((100, True), (100, True), (100, False), (0, True))
         """
         met = [
             part
-            for part in self.arrived
+            for part in self.came
             if part.first <= stop and (start is None or part.last >= start)
         ]
         inside = all(part.last <= stop and (start is None or part.first >= start) for part in met)
         return sum(part.rows for part in met), inside
+
+    def readable(self, start: int, stop: int) -> bool:
+        """Whether rows of it could be read at some moment from start to stop.
+
+        >>> step = StepLife(1, (Came(3, 5, 100, (3, 5)),), 7)
+        >>> [step.readable(*each) for each in ((0, 2), (0, 3), (7, 9), (8, 9))]
+        [False, True, True, False]
+        """
+        return self.came[0].first <= stop and (self.gone is None or self.gone >= start)
 
 
 @dataclass(frozen=True)
@@ -106,10 +125,10 @@ class Lives:
                 _erasures(self._catalogue.all("SELECT what, at, done FROM deletions ORDER BY id"))
             )
             self._left = _by_number(self.erasures, LEFT, "hot step")
+            self.spells = spells(self._catalogue)
             self.steps = [*self._past_steps(), *self._hot_steps()]
             self.windows = list(self._windows())
             self.nodes = list(self._nodes())
-            self.spells = spells(self._catalogue)
             self._next_step = int(self._catalogue.about("next_step", "1"))
             self.begun: int | None = self._catalogue.one("SELECT min(at) FROM ledger")
             """When the first window was opened: nothing was there before."""
@@ -117,10 +136,12 @@ class Lives:
     # --- hot steps -----------------------------------------------------------------------
 
     def _past_steps(self) -> Iterator[StepLife]:
-        query = "SELECT * FROM past_steps WHERE start > ? ORDER BY number"
+        query = "SELECT * FROM past_steps WHERE came_first > ? ORDER BY number"
         for row in self._catalogue.all(query, self._horizon):
-            part = Arrived(row["start"], row["stop"], row["rows"])
-            yield StepLife(row["number"], (part,), self._gone(row["number"], row["left"]))
+            came = row["came_first"], row["came_last"]
+            part = Came(*came, row["rows"], (row["start"], row["stop"]))
+            gone = self._gone(row["number"], row["left"])
+            yield self._replayed(StepLife(row["number"], (part,), gone))
 
     def _gone(self, number: int, left: int) -> int | None:
         records = [each for each in self.erasures if each.at == left]
@@ -128,21 +149,48 @@ class Lives:
         return _complete([found] if found in records else records, left)
 
     def _hot_steps(self) -> Iterator[StepLife]:
-        batches: dict[int, list[Arrived]] = {}
-        for row in self._catalogue.all("SELECT step, arrived, rows FROM batches ORDER BY arrived"):
-            moment = Arrived(row["arrived"], row["arrived"], row["rows"])
-            batches.setdefault(row["step"], []).append(moment)
+        batches: dict[int, list[Came]] = {}
+        query = "SELECT step, came, arrived, rows FROM batches ORDER BY came"
+        for row in self._catalogue.all(query):
+            part = Came(row["came"], row["came"], row["rows"], (row["arrived"], row["arrived"]))
+            batches.setdefault(row["step"], []).append(part)
         for number in sorted(batches):
-            yield StepLife(number, tuple(batches[number]), None)
+            yield self._replayed(StepLife(number, tuple(batches[number]), None))
+
+    def _replayed(self, step: StepLife) -> StepLife:
+        """A step that an earlier version filled in a replay: its rows came at any time of that."""
+        replay = self._replay_of("steps", step.number)
+        if replay is None:
+            return step
+        end = _end(replay, self.at)
+        whole = Came(
+            min(replay.since, *(part.first for part in step.came)),
+            max(end, *(part.last for part in step.came)),
+            sum(part.rows for part in step.came),
+            (
+                min(part.arrived[0] for part in step.came),
+                max(part.arrived[1] for part in step.came),
+            ),
+        )
+        return StepLife(step.number, (whole,), _latest(step.gone, replay, self.at))
+
+    def _replay_of(self, what: Literal["steps", "windows"], number: int) -> Spell | None:
+        """The last replay that filled a step or a window, if an earlier version noted one."""
+        replays = [each for each in self.spells if each.kind == "replay"]
+        return next((s for s in replays[::-1] if _within(number, getattr(s, what))), None)
 
     def unrecorded(self) -> list[int | None]:
         """When each hot step left of which no more than that is known; None: nor when."""
         known = {step.number for step in self.steps}
         return [
-            None if (found := self._left.get(number)) is None else found.complete
-            for number in range(1, self._next_step)
-            if number not in known
+            self._left_at(number) for number in range(1, self._next_step) if number not in known
         ]
+
+    def _left_at(self, number: int) -> int | None:
+        found, replay = self._left.get(number), self._replay_of("steps", number)
+        if found is None:
+            return None
+        return _latest(found.complete, replay, self.at)
 
     # --- windows -------------------------------------------------------------------------
 
@@ -156,6 +204,8 @@ class Lives:
         for row in self._catalogue.all("SELECT * FROM windows WHERE rows > 0 ORDER BY number"):
             number = row["number"]
             seal, end = sealed.get(number), erased.get(number)
+            replay = self._replay_of("windows", number)
+            frozen, gone = (None if each is None else each.complete for each in (seal, end))
             yield WindowLife(
                 number=number,
                 state=row["state"],
@@ -164,8 +214,8 @@ class Lives:
                 rows=row["rows"],
                 born=born.get(number, 0),
                 sealed=None if seal is None else seal.at,
-                frozen=None if seal is None else seal.complete,
-                erased=None if end is None else end.complete,
+                frozen=_latest(frozen, replay, self.at),
+                erased=_latest(gone, replay, self.at),
             )
 
     def _nodes(self) -> Iterator[NodeLife]:
@@ -191,19 +241,30 @@ class Lives:
     def restored(self) -> list[tuple[int | None, int]]:
         """From when to when another copy was the store, of which this one knows nothing.
 
-        It begins after the last arrival that this copy has; None: not even that is known.
+        It begins after the last row that this copy has; None: not even that is known.
         """
         ends = [each.at for each in self.erasures if each.what == RESTORED]
-        arrivals = [part.last for step in self.steps for part in step.arrived]
-        return [(max((a for a in arrivals if a <= end), default=None), end) for end in ends]
-
-    def replays(self, start: int, stop: int) -> list[Spell]:
-        """The histories that were replayed meanwhile, by the clock."""
-        return [each for each in self.spells if each.kind == "replay" and each.meets(start, stop)]
+        moments = [part.last for step in self.steps for part in step.came]
+        # Rows that came at that very moment may be the first ones of this copy.
+        return [(max((a for a in moments if a < end), default=None), end) for end in ends]
 
     def models(self, start: int, stop: int) -> list[Spell]:
         """The models that were registered meanwhile."""
         return [each for each in self.spells if each.kind == "model" and each.meets(start, stop)]
+
+
+def _within(number: int, span: tuple[int, int | None]) -> bool:
+    """Whether a number is one from the first of two on, up to and without the second."""
+    return span[0] <= number and (span[1] is None or number < span[1])
+
+
+def _end(replay: Spell, now: int) -> int:
+    return now if replay.until is None else replay.until
+
+
+def _latest(moment: int | None, replay: Spell | None, now: int) -> int | None:
+    """A moment by the clock that an earlier version noted by the rows of a replay, at most."""
+    return moment if moment is None or replay is None else max(moment, _end(replay, now))
 
 
 def _erasures(rows: Sequence[sqlite3.Row]) -> Iterator[Erasure]:

@@ -79,14 +79,14 @@ class Book(Protocol):
 
 
 Call = Callable[[], None]
-Release = Callable[[int, Call, Call], None]
-"""Charges what is about to be released, at a time: by a call that writes the lines, and one that
-gives them back. When it returns no older copy of the book can be charged for the same rows."""
+Release = Callable[[Call, Call], None]
+"""Charges what is about to be released: by a call that writes the lines, and one that gives them
+back. When it returns no older copy of the book can be charged for the same rows."""
 
 NOT_READ = "no row was read: an older store key could not be destroyed"
 
 
-def _at_once(_: int, charge: Call, __: Call) -> None:
+def _at_once(charge: Call, _: Call) -> None:
     """Charge a book that has no copies."""
     charge()
 
@@ -333,7 +333,7 @@ class Ledger:
             self._write_each("refund", purpose, amount, windows, now, NOT_READ)
 
         self._refuse_short(purpose, amount, windows)  # before anything is renewed for it
-        self._release(now, charge, refund)
+        self._release(charge, refund)
 
     def _refuse_short(self, purpose: str, amount: Fraction, windows: Sequence[int]) -> None:
         left = {window: self._left_of(window, purpose) for window in windows}

@@ -12,15 +12,17 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     members     which windows' rows a node takes
     arenas      table files: checkpoint or sealed tables of a window or node, or the complete ones
     steps       hot steps, one segment file each
-    batches     each batch of hot rows; what its rows tell is sealed under its step's key
+    batches     each batch of hot rows: when they arrived by the store's time, and when they came by
+                the clock; what its rows tell is sealed under its step's key
     arrivals    which batch has what came under an idempotency key, by a keyed hash of that
     ledger      what each window spent, see `pyramidion.privacy.ledger`
-    deletions   what was erased, when, why, and in which key holder
+    deletions   what was erased, when by the clock, why, and in which key holder
     imports     how far each import came, by a keyed hash of its files' names, rows and times; and
                 each numbered sequence of batches, by one of its name
     models      the recipe of each, never what it learned
     readings    quantiles and bin edges, private, sealed under keys that die with their window
-    past_steps  hot steps that have left: when rows arrived in them, how many, when they left
+    past_steps  hot steps that have left: when rows arrived in them, how many, and by the clock when
+                they came and when they left
     uncounted   people erased in a block: a keyed hash of each, sealed, gone when it is over
     vault_files files sealed to the custodian: when their rows arrived, and whether they are away
 """
@@ -54,6 +56,12 @@ READINGS = """CREATE TABLE readings (
 PAST_STEPS = """CREATE TABLE past_steps (
     number INTEGER PRIMARY KEY, start INTEGER NOT NULL, stop INTEGER NOT NULL,
     rows INTEGER NOT NULL, left INTEGER NOT NULL) STRICT;"""
+CAME = (
+    "ALTER TABLE batches ADD COLUMN came INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE past_steps ADD COLUMN came_first INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE past_steps ADD COLUMN came_last INTEGER NOT NULL DEFAULT 0",
+)
+"""When rows came by the clock: rows of a history arrive at the times that they say themselves."""
 VAULT_FILES = """CREATE TABLE vault_files (
     name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
     first_batch INTEGER NOT NULL, last_batch INTEGER NOT NULL, rows INTEGER NOT NULL,
@@ -115,6 +123,7 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {VAULT_FILES}
 {UNCOUNTED}
 {SHARED}
+{"".join(f"{each};" for each in CAME)}
 """
 
 _KEYS_APART = (
@@ -144,7 +153,11 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute("ALTER TABLE arenas ADD COLUMN node INTEGER REFERENCES nodes"),
     ),
     6: lambda db: db.execute(SHARED),
-    7: lambda _: None,  # what a shard is, and names of imports, are under keys of their own
+    7: lambda db: (
+        *(db.execute(each) for each in CAME),
+        db.execute("UPDATE batches SET came = arrived"),
+        db.execute("UPDATE past_steps SET came_first = start, came_last = stop"),
+    ),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

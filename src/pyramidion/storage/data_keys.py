@@ -55,9 +55,6 @@ class DataKeys:
         self._store_key = StoreKey(holder, catalogue.about("store_key"))
         self.unfinished = False
         """Whether the store key was renewed and older ones, or files to erase, are still there."""
-        self.lag: Callable[[], int] = lambda: 0
-        """Microseconds that passed since the time that an erasure is told: models are trained
-        first, and until keys are destroyed the rows can be read."""
 
     def add(self, key: DataKey) -> int:
         """Put a key into the catalogue, under the store key that the catalogue names then."""
@@ -104,12 +101,12 @@ class DataKeys:
         self,
         what: str,
         why: str,
-        now: int,
-        forget: Callable[[], Collection[int]],
+        clock: Callable[[], int],
+        forget: Callable[[int], Collection[int]],
         forgotten: Callable[[], None],
         unlink: Callable[[], None],
     ) -> None:
-        """Destroy data keys for good.
+        """Destroy data keys for good; the record is dated by the clock.
 
         ``forget`` drops what they opened from the catalogue and says which they are,
         ``forgotten`` does the same in memory once that is so, ``unlink`` removes the files.
@@ -117,10 +114,10 @@ class DataKeys:
         """
         reach("erase.before")
         with self._alone():
-            self._erase(what, why, now, forget)
+            self._erase(what, why, clock(), forget)
             forgotten()
             reach("erase.committed")
-            self.finish(now, unlink)
+            self.finish(clock, unlink)
         reach("erase.after")
 
     def _alone(self) -> AbstractContextManager[object]:
@@ -128,15 +125,17 @@ class DataKeys:
         alone: AbstractContextManager[object] = getattr(self.holder, "alone", nullcontext)()
         return alone
 
-    def _erase(self, what: str, why: str, now: int, forget: Callable[[], Collection[int]]) -> None:
+    def _erase(
+        self, what: str, why: str, at: int, forget: Callable[[int], Collection[int]]
+    ) -> None:
         def change() -> None:
-            self._drop(forget())
+            self._drop(forget(at))
             self._catalogue.run(
                 "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
                 what,
                 why,
                 self.holder.name,
-                now,
+                at,
             )
 
         fresh = self._fresh()
@@ -175,13 +174,15 @@ class DataKeys:
                 self.must_be_held()  # or another copy has taken over meanwhile
             self._store_key, self.unfinished = fresh, True
 
-    def finish(self, now: int, unlink: Callable[[], None]) -> None:
-        """Destroy what an erasure left: old store keys, then files; the record says when."""
+    def finish(self, clock: Callable[[], int], unlink: Callable[[], None]) -> None:
+        """Destroy what an erasure left: old store keys, then files; the record says when.
+
+        Until then the rows could be read.
+        """
         self.settle()
         unlink()
         reach("erase.unlinked")
-        done = now + self.lag()
-        self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", done)
+        self._catalogue.run("UPDATE deletions SET done = ? WHERE done IS NULL", clock())
         self.unfinished = False
 
     def _drop(self, keys: Collection[int]) -> None:

@@ -327,8 +327,8 @@ class HotWindow:
         number, start = int(self._catalogue.about("next_step", "1")), self._slots.start(slot)
         return Step(number, slot, start, _file(key), key, once, known=False)
 
-    def acknowledge(self, fresh: Sequence[Fresh], now: int) -> list[Stored]:
-        """Make batches of one step known; within a transaction."""
+    def acknowledge(self, fresh: Sequence[Fresh], now: int, came: int) -> list[Stored]:
+        """Make batches of one step known, which came at a time of the clock; in a transaction."""
         step, run = fresh[0].appended.step, self._catalogue.run
         if not step.known:
             self._add(step)
@@ -337,12 +337,13 @@ class HotWindow:
         run("UPDATE steps SET rows = rows + ? WHERE number = ?", rows, step.number)
         for stored in made:
             run(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
                 stored.number,
                 step.number,
                 stored.receipt.accepted,
                 now,
                 stored.sealed(step.key),
+                came,
             )
         digests = [digest for each in fresh for digest in each.digests()]
         self._catalogue.run_all("INSERT INTO arrivals VALUES (?, ?, ?)", digests)
@@ -433,18 +434,18 @@ class HotWindow:
             due.append(left.pop(0))
         return due
 
-    def forget(self, steps: Sequence[Step], now: int) -> None:
+    def forget(self, steps: Sequence[Step], at: int) -> None:
         """Drop steps from the catalogue; within the transaction that drops their keys.
 
         What is public of them stays as long as the store keeps anything: when rows arrived in
-        them, how many, when they left.
+        them, how many, and by the clock when they came and when they left: ``at``.
         """
         for step in steps:
             self._catalogue.run(
                 "INSERT OR REPLACE INTO past_steps "
-                "SELECT step, min(arrived), max(arrived), sum(rows), ? FROM batches "
-                "WHERE step = ? GROUP BY step",
-                now,
+                "SELECT step, min(arrived), max(arrived), sum(rows), ?, min(came), max(came) "
+                "FROM batches WHERE step = ? GROUP BY step",
+                at,
                 step.number,
             )
             self._catalogue.run(
@@ -454,11 +455,11 @@ class HotWindow:
             self._catalogue.run("DELETE FROM batches WHERE step = ?", step.number)
             self._catalogue.run("DELETE FROM steps WHERE number = ?", step.number)
 
-    def forget_past(self, now: int) -> None:
-        """Drop what is known of steps that left, once their first row is past retention."""
-        horizon = now - self._settings.retention_us
-        if (self._catalogue.one("SELECT min(start) FROM past_steps") or now) <= horizon:
-            self._catalogue.run("DELETE FROM past_steps WHERE start <= ?", horizon)
+    def forget_past(self, horizon: int) -> None:
+        """Drop what is known of steps that left, if their first row came that long ago."""
+        first = self._catalogue.one("SELECT min(came_first) FROM past_steps")
+        if first is not None and first <= horizon:
+            self._catalogue.run("DELETE FROM past_steps WHERE came_first <= ?", horizon)
 
     def forgotten(self, steps: Sequence[Step]) -> None:
         """After the transaction: these steps are over; their files go later."""

@@ -1,8 +1,9 @@
 """Spells of time that a store remembers, for the exposure report: names and times, no more.
 
     model    from when to when a model of this name was registered
-    replay   when a history was replayed, by the clock, and which hot steps and windows came of it:
-             its rows arrive at the times that they tell themselves
+    clock    when records may be dated wrongly, until a person set the store's time
+    replay   in stores that were made by earlier versions: when a history was replayed, by the
+             clock, and which hot steps and windows it filled. Now each batch has that itself
 
 A spell is dropped when it has been over for longer than the store's retention.
 """
@@ -10,12 +11,10 @@ A spell is dropped when it has been over for longer than the store's retention.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from pyramidion.errors import PyramidionError
 from pyramidion.storage.catalogue import Catalogue
 
 FACT, NONE = "spells", "[]"
@@ -30,7 +29,7 @@ class Spell:
     the second. A model without a name stands for any that there may have been.
     """
 
-    kind: Literal["model", "replay"]
+    kind: Literal["model", "clock", "replay"]
     name: str | None = None
     since: int = 0
     until: int | None = None
@@ -78,61 +77,57 @@ def unregistered(catalogue: Catalogue, name: str, now: int) -> None:
     _write(catalogue, _ended(catalogue, lambda spell: _is_model(spell, name), now))
 
 
-@contextmanager
-def replaying(catalogue: Catalogue, clock: Callable[[], int]) -> Iterator[None]:
-    """Note when a history is replayed; one that was killed is over when the next one begins."""
-    with catalogue.transaction():
-        known = _ended(catalogue, _is_replay, clock())
-        steps, windows = _first(catalogue, "steps"), _first(catalogue, "windows")
-        _write(
-            catalogue, [*known, Spell(kind="replay", since=clock(), steps=steps, windows=windows)]
+def doubted(catalogue: Catalogue, since: int, now: int) -> None:
+    """Note that the store's time was set to ``now``, and was wrong since a time at most.
+
+    What is dated later became part of the past; within a transaction.
+    """
+    known = [
+        replace(
+            spell,
+            since=min(spell.since, now),
+            until=None if spell.until is None else min(spell.until, now),
         )
-    try:
-        yield
-    finally:
-        with suppress(PyramidionError), catalogue.transaction():  # or it was closed meanwhile
-            _write(catalogue, _ended(catalogue, _is_replay, clock()))
+        for spell in spells(catalogue)
+    ]
+    _write(catalogue, [*known, Spell(kind="clock", since=since, until=now)])
+
+
+def end_replays(catalogue: Catalogue, now: int) -> None:
+    """Replays that an earlier version began, and was killed in, are over now."""
+    known = spells(catalogue)
+    if not any(map(_goes_on, known)):
+        return
+    step = int(catalogue.about("next_step", "1"))
+    window = int(catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
+    _write(
+        catalogue,
+        [
+            replace(
+                spell, until=now, steps=(spell.steps[0], step), windows=(spell.windows[0], window)
+            )
+            if _goes_on(spell)
+            else spell
+            for spell in known
+        ],
+    )
+
+
+def _goes_on(spell: Spell) -> bool:
+    return spell.kind == "replay" and spell.until is None
 
 
 def _is_model(spell: Spell, name: str) -> bool:
     return spell.kind == "model" and spell.name == name and spell.until is None
 
 
-def _is_replay(spell: Spell) -> bool:
-    return spell.kind == "replay" and spell.until is None
-
-
 def _ended(catalogue: Catalogue, which: Callable[[Spell], bool], now: int) -> list[Spell]:
     """All spells; some of them are over now."""
     return [
-        replace(
-            spell,
-            until=now,
-            steps=(spell.steps[0], _next(catalogue, "steps")),
-            windows=(spell.windows[0], _next(catalogue, "windows")),
-        )
-        if which(spell) and spell.until is None
-        else spell
+        replace(spell, until=now) if which(spell) and spell.until is None else spell
         for spell in spells(catalogue)
     ]
 
 
 def _write(catalogue: Catalogue, kept: list[Spell]) -> None:
     catalogue.note(**{FACT: json.dumps([asdict(spell) for spell in kept])})
-
-
-def _next(catalogue: Catalogue, what: str) -> int:
-    """The number that the next hot step or window gets."""
-    if what == "steps":
-        return int(catalogue.about("next_step", "1"))
-    return int(catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
-
-
-def _first(catalogue: Catalogue, what: str) -> tuple[int, None]:
-    """From the one on that takes rows now, or the next."""
-    query = {
-        "steps": "SELECT max(number) FROM steps",
-        "windows": "SELECT min(number) FROM windows WHERE state IN ('opening', 'populating')",
-    }
-    found = catalogue.one(query[what])
-    return (_next(catalogue, what) if found is None else int(found)), None

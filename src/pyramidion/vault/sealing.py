@@ -47,7 +47,7 @@ class Sealer:
     def __init__(self, store: Surroundings, custodian: PublicKey, folder: Path) -> None:
         self._catalogue, self._keys, self._hot = store.catalogue, store.keys, store.hot
         self._settings, self._arrivals = store.settings, store.arrivals
-        self._log, self._now = store.log, store.now
+        self._log, self._present = store.log, store.present
         self._custodian, self._folder = custodian, folder
         self._store = store.catalogue.about("store")
         self._slots = Slots(store.settings.vault_every_us, store.settings.origin_us)
@@ -224,7 +224,7 @@ class Sealer:
                     raise _RewrittenError
                 for file in files:
                     know(self._catalogue, self._keys, file)
-                    self._log.note("vault.sealed", self._now(), **told_of(file.header))
+                    self._log.note("vault.sealed", self._present(), **told_of(file.header))
                 self._catalogue.note(vaulted=self._taken)
             reach("vault.committed")
             self._drafts.clear()

@@ -41,5 +41,8 @@ class Surroundings:
     arrivals: AbstractContextManager[object]
     erase: Erase
     now: Callable[[], int]
+    """The store's time, by which things are due."""
+    present: Callable[[], int]
+    """The time by the clock, which dates records."""
     folder: Path
     log: Untold

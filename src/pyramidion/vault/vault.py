@@ -67,7 +67,7 @@ class Vault:
         self._catalogue, self._log = store.catalogue, store.log
         self.store = store.catalogue.about("store")
         self._backlog = Backlog(
-            store.catalogue, store.folder / BACKLOG, self.place, store.now, store.log
+            store.catalogue, store.folder / BACKLOG, self.place, store.present, store.log
         )
         self._sealer = Sealer(store, self.custodian, self._backlog.folder)
         self._sealer.sealed.append(self._after)
@@ -124,7 +124,7 @@ class Vault:
             arrived = [row["arrived"] for row in gone]
             self._log.note(
                 LOST,
-                self._parts.now(),
+                self._parts.present(),
                 first_batch=gone[0]["number"],
                 last_batch=gone[-1]["number"],
                 rows=sum(row["rows"] for row in gone),
@@ -187,15 +187,16 @@ class Vault:
         """
 
         def forget() -> None:
+            at = self._parts.present()
             if anew is None:
                 forgo(self._catalogue, *((r["first_batch"], r["last_batch"]) for r in rows))
             else:
                 self._know(anew)
             for row in rows:
                 self._catalogue.run(
-                    "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", now, row["name"]
+                    "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", at, row["name"]
                 )
-                self._log.note("vault.erased", now, file=row["name"], why=why[:MOST_WHY])
+                self._log.note("vault.erased", at, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
         what = ", ".join(f"{OF_VAULT} {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
@@ -329,7 +330,7 @@ class Vault:
 
         All that `adopting` can check is checked; compare digests with that copy's audit log.
         """
-        lock, now = self._parts.settings.vault_retention_us is not None, self._parts.now()
+        lock, now = self._parts.settings.vault_retention_us is not None, self._parts.present()
         files = [
             adoptable(self.place, name, self.store, self.custodian, lock=lock)
             for name in dict.fromkeys(names)
@@ -393,7 +394,7 @@ class Vault:
 
     def _know(self, file: SealedFile) -> None:
         know(self._catalogue, self._parts.keys, file)
-        self._log.note("vault.sealed", self._parts.now(), **told_of(file.header))
+        self._log.note("vault.sealed", self._parts.present(), **told_of(file.header))
 
     def refuse_strange(self, grant: Grant) -> None:
         """Raise for a grant of another custodian, store or state of a file than this vault's."""
