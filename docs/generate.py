@@ -87,6 +87,9 @@ SCHEMA_REFUSALS = (
     'Schema(features=[carrier], label=late).feature("carier")',
     'Schema(features=[Categorical("carrier")], label=late).less("carrier")',
     'Schema(features=[Categorical("who"), Categorical("a")], label=late, unit="who").less("who")',
+    'Schema(features=[Categorical("a", domain=[7, "7"])], label=late).refuse_alike()',
+    'Schema(features=[Categorical("a", domain=["", "x"])], label=late).refuse_alike()',
+    'Schema(features=[Categorical("a", domain=[2.0**60])], label=late).refuse_alike()',
 )
 
 TOML_REFUSALS = (

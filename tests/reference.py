@@ -171,17 +171,76 @@ def canonical_time(value: object) -> tuple[str, bytes] | str:
     return REFUSED
 
 
-def key(secret: bytes, value: object) -> int:
+def whole_text(text: str) -> int | None:
+    """The whole number in 64 bits that text is, or None."""
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return int(text.lower() == "true")
+    head, point, zeros = text.partition(".")
+    if point and (zeros == "" or set(zeros) != {"0"}):
+        return None
+    if not head.isascii() or not head.removeprefix("-").isdigit() or len(head) > 21:
+        return None
+    number = int(head)
+    if head not in (str(number), "-0") or not -(2**63) <= number < 2**64:
+        return None
+    return number
+
+
+def spelled(value: object) -> int | bytes | None:
+    """What a value is where values are read by their text; REFUSED where it has none."""
+    if value is None:
+        return None
+    if isinstance(value, UUID):
+        return str(value).encode()
+    if isinstance(value, str | bytes):
+        try:
+            data = value.encode() if isinstance(value, str) else value
+        except UnicodeEncodeError:
+            return REFUSED
+        whole = whole_text(data.decode("latin-1"))
+        return (data or None) if whole is None else whole
+    if isinstance(value, NUMBERS) and not isinstance(value, np.timedelta64):
+        return spelled_number(value)
+    if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] == "D":
+        value = value.item()
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value.isoformat().encode()
+    return REFUSED
+
+
+def spelled_number(value: object) -> int | bytes | str:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, int) and not math.isfinite(plain):
+        return REFUSED
+    exact = Fraction(plain)
+    bits = {np.float16: 11, np.float32: 24}.get(type(value), 53)
+    if isinstance(plain, float) and abs(exact) >= 2**bits:
+        return REFUSED
+    if exact.denominator == 1:
+        return int(exact) if -(2**63) <= exact < 2**64 else REFUSED
+    return repr(plain).encode() if isinstance(value, float) else REFUSED
+
+
+def key(secret: bytes, value: object, keyed_by: str = "text") -> int:
     """The key of a value that has one."""
-    kind, payload = canonical(value)
-    return siphash(key_of_kind(secret, kind), payload)
+    if keyed_by == "type":
+        kind, payload = canonical(value)
+        return siphash(key_of_kind(secret, kind), payload)
+    found = spelled(value)
+    if found is None:
+        return siphash(key_of_kind(secret, "missing"), b"")
+    if isinstance(found, bytes):
+        return siphash(key_of_kind(secret, "text"), found)
+    return siphash(key_of_kind(secret, "number" if found < 2**63 else "large"), word(found))
 
 
 # Features and tables
 
 
-def domain_code(domain: tuple[object, ...], value: object) -> int:
-    """Place in a declared domain by Python's equality; then 'other', then 'missing'."""
+def domain_code(domain: tuple[object, ...], value: object, keyed_by: str = "text") -> int:
+    """Place in a declared domain by text, or by Python's equality; then 'other', 'missing'."""
+    if keyed_by == "text":
+        domain, value = tuple(map(spelled, domain)), spelled(value)
     if value is None:
         return len(domain) + 1
     return next((code for code, known in enumerate(domain) if known == value), len(domain))
@@ -194,42 +253,52 @@ def bin_code(cuts: tuple[float, ...], value: object) -> int:
     return sum(1 for cut in cuts if float(value) >= cut)
 
 
-def feature_code(feature: object, value: object) -> int | None:
+def feature_code(feature: object, value: object, keyed_by: str = "text") -> int | None:
     """The code of a finite feature's value, None when the feature is open."""
     if hasattr(feature, "cuts"):
         return bin_code(feature.cuts, value)
-    return None if feature.domain is None else domain_code(feature.domain, value)
+    return None if feature.domain is None else domain_code(feature.domain, value, keyed_by)
 
 
-def feature_key(secret: bytes, feature: object, value: object) -> int:
+def feature_key(secret: bytes, feature: object, value: object, keyed_by: str = "text") -> int:
     """The key of a feature as a part of a hashed group."""
-    code = feature_code(feature, value)
-    return key(secret, value if code is None else code)
+    code = feature_code(feature, value, keyed_by)
+    return key(secret, value if code is None else code, keyed_by)
 
 
 def table_key(
-    secret: bytes, schema: object, parts: tuple[str, ...], dense_limit: int, row: dict[str, object]
+    secret: bytes,
+    schema: object,
+    parts: tuple[str, ...],
+    dense_limit: int,
+    row: dict[str, object],
+    keyed_by: str = "text",
 ) -> int:
     """The key of one row in the table of these features."""
     features = [schema.feature(part) for part in parts]
     values = [row[part] for part in parts]
-    codes = [feature_code(f, v) for f, v in zip(features, values, strict=True)]
+    codes = [feature_code(f, v, keyed_by) for f, v in zip(features, values, strict=True)]
     if len(parts) == 1:
-        return key(secret, values[0]) if codes[0] is None else codes[0]
+        return key(secret, values[0], keyed_by) if codes[0] is None else codes[0]
     if None not in codes and math.prod(f.codes for f in features) <= dense_limit:
         joint = 0
         for feature, code in zip(features, codes, strict=True):
             joint = joint * feature.codes + code
         return joint
-    return join([feature_key(secret, f, v) for f, v in zip(features, values, strict=True)])
+    each = zip(features, values, strict=True)
+    return join([feature_key(secret, f, v, keyed_by) for f, v in each])
 
 
 def table_keys(
-    secret: bytes, schema: object, dense_limit: int, rows: list[dict[str, object]]
+    secret: bytes,
+    schema: object,
+    dense_limit: int,
+    rows: list[dict[str, object]],
+    keyed_by: str = "text",
 ) -> list[list[int]]:
     """keys[table][row]."""
     return [
-        [table_key(secret, schema, parts, dense_limit, row) for row in rows]
+        [table_key(secret, schema, parts, dense_limit, row, keyed_by) for row in rows]
         for parts in schema.tables
     ]
 

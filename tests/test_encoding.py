@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import pickle
+import re
 import threading
 from collections import OrderedDict, defaultdict
 from decimal import Decimal
@@ -21,11 +22,12 @@ from hypothesis import strategies as st
 from pyramidion import encoding_kernels as kernels
 from pyramidion.batches import plain
 from pyramidion.encoding import Encoder, TableShape, lookup_table, table_shapes
-from pyramidion.errors import ObservationError
+from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.hashing import Hasher
 from pyramidion.observations import Door
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 from tests import reference
 
 SECRET = b"a secret of the stream"
@@ -38,13 +40,13 @@ def schema_of(*features, groups=()):
     return Schema(features=features, label=LATE, groups=groups)
 
 
-def door_of(schema, dense_limit=DENSE):
-    return Door(schema, Settings(epsilon=1.0, dense_limit=dense_limit), SECRET)
+def door_of(schema, dense_limit=DENSE, keyed_by=BY_TEXT):
+    return Door(schema, Settings(epsilon=1.0, dense_limit=dense_limit), SECRET, keyed_by)
 
 
 MIXED = schema_of(
     Categorical("open"),
-    Categorical("known", domain=["a", 1, 2.5, b"a", False]),
+    Categorical("known", domain=["a", 1, 2.5, b"\xff", False]),
     Continuous("binned", edges=[-1, 0, 10]),
     Categorical("other"),
     groups=[
@@ -98,12 +100,33 @@ def test_bins_are_found_as_bisection_finds_them(cuts, values):
     assert out.tolist() == [reference.bin_code(tuple(cuts), value) for value in values]
 
 
-words = st.one_of(st.text(max_size=3), st.integers(-5, 5), st.floats(-2, 2), st.binary(max_size=2))
+words = st.one_of(
+    st.text(max_size=3),
+    st.integers(-5, 5),
+    st.floats(-2, 2),
+    st.binary(max_size=2),
+    st.sampled_from(["1", "-1", "1.0", "01", "true", "False", "0.5", "2.0"]),
+)
+domains = st.lists(words, min_size=1, max_size=40, unique_by=reference.spelled).filter(
+    lambda domain: None not in map(reference.spelled, domain)
+)
 
 
 @patient
 @given(st.lists(words, min_size=1, max_size=40, unique=True), st.lists(words))
 def test_a_domain_is_looked_up_by_equality(domain, values):
+    hasher = Hasher(SECRET, BY_TYPE)
+    keys, codes = lookup_table(hasher, tuple(domain))
+    found = hasher.values([*values, *domain, None])
+    kernels.find_all(found, np.uint64(hasher.missing), 0, keys.size, len(domain) + 2, keys, codes)
+    all_values = [*values, *domain, None]
+    wanted = [reference.domain_code(tuple(domain), value, BY_TYPE) for value in all_values]
+    assert found.tolist() == wanted
+
+
+@patient
+@given(domains, st.lists(words))
+def test_a_domain_is_looked_up_by_text(domain, values):
     hasher = Hasher(SECRET)
     keys, codes = lookup_table(hasher, tuple(domain))
     found = hasher.values([*values, *domain, None])
@@ -118,6 +141,23 @@ def test_a_domain_of_many_values_is_looked_up():
     found = encoder.keys({"x": pa.array(range(20_000))}, 0, 0, 20_000)
     assert found[::2].tolist() == list(range(10_000))
     assert set(found[1::2].tolist()) == {10_000}
+
+
+@pytest.mark.parametrize(
+    ("domain", "reason"),
+    [
+        ([1, "1"], "holds 1 and '1', which have the same text"),
+        (["7.0", b"7"], "holds '7.0' and b'7', which have the same text"),
+        ([True, "true"], "holds True and 'true', which have the same text"),
+        (["", "a"], "holds '', which is a missing value"),
+        ([2.0**53, 1], "a float of 2^53 or more"),
+    ],
+)
+def test_declared_values_of_one_text_are_refused(domain, reason):
+    schema = schema_of(Categorical("x", domain=domain))
+    with pytest.raises(SchemaError, match=re.escape(reason)):
+        door_of(schema)
+    door_of(schema, keyed_by=BY_TYPE)  # which an older stream may have
 
 
 # In bulk
@@ -188,7 +228,7 @@ def test_a_dict_has_the_keys_of_the_twin():
     "words", [("", ""), ("", "x"), ("x", ""), ("\0", ""), ("a\0b", "c"), ("a", "\0"), ("é", "😀")]
 )
 def test_text_that_is_joined_is_told_apart_again(words):
-    pair = schema_of(Categorical("a"), Categorical("b", domain=["", "x", "\0", "c"]))
+    pair = schema_of(Categorical("a"), Categorical("b", domain=["x", "\0", "c"]))
     triple = schema_of(*pair.features, Continuous("c", edges=[1]))
     for schema in (pair, triple):
         row = dict(zip("abc", (*words, 2), strict=True))
@@ -271,7 +311,7 @@ def test_a_batch_of_one_row_reads_every_width_of_number(kind, value):
 
 
 def test_a_slice_of_one_row_is_that_row():
-    table = pa.table({"a": ["x", None, "long " * 20, ""], "b": [1.5, 2.0, None, 4.0]})
+    table = pa.table({"a": ["x", None, "long " * 20, ""], "b": [1.0, 2.0, None, 4.0]})
     encoder = door_of(schema_of(Categorical("a"), Categorical("b"))).encoder
     batch = table.to_batches()[0]
     for i, row in enumerate(table.to_pylist()):
@@ -355,7 +395,7 @@ def test_an_encoder_survives_pickling(schema):
 
 
 def features(name):
-    domain = st.lists(words, min_size=1, max_size=6, unique=True)
+    domain = domains.map(lambda values: values[:6])
     edges = st.lists(st.integers(-5, 5), min_size=1, max_size=10, unique=True).map(sorted)
     return st.one_of(
         st.just(Categorical(name)),
@@ -379,15 +419,21 @@ good = st.one_of(
     st.integers(-(2**63), 2**64 - 1),
     st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True),
     st.text(max_size=30),
+    st.integers(-(2**63), 2**64 - 1).map(str),
+    st.floats(-(2**53), 2**53).map(repr),
     st.integers(0, 300).map(lambda n: "long ünicode " * n),
     st.binary(max_size=20),
-    st.decimals(-(10**9), 10**9, places=3),
+    st.decimals(-(10**9), 10**9, places=0),
+    st.integers(-99, 99).map(lambda n: Decimal(f"{n}.00")),
     st.dates(),
+    st.uuids(),
+)
+typed = st.one_of(  # which have no key by their text
+    st.decimals(-(10**9), 10**9, places=3),
     st.datetimes(),
     st.datetimes(timezones=st.just(dt.timezone(dt.timedelta(hours=-7)))),
     st.times(),
     st.timedeltas(dt.timedelta(days=-9999), dt.timedelta(days=9999)),
-    st.uuids(),
 )
 numbers = st.one_of(
     st.none(),
@@ -404,11 +450,13 @@ bad = st.one_of(
     ),
     st.sampled_from([2**64, -(2**63) - 1, 10**400, [], {}, 1j, np.datetime64("NaT")]),
 )
-anything = st.one_of(good, numbers, bad)
+anything = st.one_of(good, typed, numbers, bad)
 
 
-def value_for(feature):
-    return numbers if isinstance(feature, Continuous) else good
+def value_for(feature, keyed_by):
+    if isinstance(feature, Continuous):
+        return numbers
+    return good if keyed_by == BY_TEXT else st.one_of(good, typed)
 
 
 def column_of(value):
@@ -434,11 +482,11 @@ def told(make):
 
 @pytest.mark.slow
 @settings(patient, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
-@given(schemas(), st.sampled_from([0, 30, DENSE]), st.data())
-def test_all_doors_give_a_good_row_the_keys_of_the_twin(schema, dense_limit, data):
-    row = {feature.name: data.draw(value_for(feature)) for feature in schema.features}
-    door = door_of(schema, dense_limit)
-    expected = reference.table_keys(SECRET, schema, dense_limit, [row])
+@given(schemas(), st.sampled_from([0, 30, DENSE]), st.sampled_from([BY_TEXT, BY_TYPE]), st.data())
+def test_all_doors_give_a_good_row_the_keys_of_the_twin(schema, dense_limit, keyed_by, data):
+    row = {feature.name: data.draw(value_for(feature, keyed_by)) for feature in schema.features}
+    door = door_of(schema, dense_limit, keyed_by)
+    expected = reference.table_keys(SECRET, schema, dense_limit, [row], keyed_by)
     assert door.encoder.one(row).tolist() == expected
     assert door.rows(row).matrix(0, 1).tolist() == expected
     assert door.rows([row, row]).matrix(1, 2).tolist() == expected
@@ -452,14 +500,14 @@ def test_all_doors_give_a_good_row_the_keys_of_the_twin(schema, dense_limit, dat
 
 @pytest.mark.slow
 @settings(patient, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(schemas(), st.data())
-@example(schema_of(Categorical("a")), None)
-def test_all_doors_refuse_the_same_rows_for_the_same_reasons(schema, data):
+@given(schemas(), st.sampled_from([BY_TEXT, BY_TYPE]), st.data())
+@example(schema_of(Categorical("a")), BY_TEXT, None)
+def test_all_doors_refuse_the_same_rows_for_the_same_reasons(schema, keyed_by, data):
     row = {"a": 10**400}
     if data is not None:
         row = {name: data.draw(anything) for name in schema.feature_names}
         row.pop(data.draw(st.sampled_from([*schema.feature_names, "none"])), None)
-    door = door_of(schema)
+    door = door_of(schema, keyed_by=keyed_by)
     narrow = told(lambda: door.encoder.one(row))
     assert told(lambda: door.rows([row]).matrix(0, 1)) == narrow
     assert told(lambda: door.rows([row, row]).matrix(1, 2)) == [
@@ -477,9 +525,9 @@ def test_all_doors_refuse_the_same_rows_for_the_same_reasons(schema, data):
 KINDS = {
     pa.string(): (st.text(max_size=20), [pa.string(), pa.large_string(), pa.string_view()]),
     pa.int32(): (st.integers(-(2**31), 2**31 - 1), [pa.int32(), pa.int64(), pa.float64()]),
-    pa.float32(): (st.floats(-9, 9, width=32), [pa.float32(), pa.float64()]),
+    pa.float64(): (st.floats(-9, 9), [pa.float64()]),
     pa.bool_(): (st.booleans(), [pa.bool_()]),
-    pa.date32(): (st.dates(), [pa.date32(), pa.date64(), pa.timestamp("ms", "UTC")]),
+    pa.date32(): (st.dates(), [pa.date32()]),
     pa.binary(): (st.binary(max_size=20), [pa.binary(), pa.large_binary(), pa.binary_view()]),
 }
 
@@ -500,7 +548,7 @@ def arrow_columns(draw, count):
 @settings(patient, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_chunked_sliced_and_encoded_columns_give_every_row_its_own_keys(data):
-    known = Categorical("b", domain=["", 0, 1, b""])
+    known = Categorical("b", domain=["x", 0, 1, b"y"])
     door = door_of(schema_of(Categorical("a"), known, groups=[("a", "b")]))
     count = data.draw(st.integers(0, 12))
     table = pa.table({name: data.draw(arrow_columns(count)) for name in "ab"})

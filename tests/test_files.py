@@ -22,10 +22,11 @@ from pyarrow import csv, feather, parquet
 from pyramidion import files_text
 from pyramidion.batches import ABSENT, columns_of, joined
 from pyramidion.errors import ObservationError, PyramidionError, SchemaError
-from pyramidion.files import DataFile, types_for
-from pyramidion.observations import Door
+from pyramidion.files import DataFile
+from pyramidion.observations import Door, types_for
 from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 
 CANARY = "CANARY-7291"
 SCHEMA = Schema(
@@ -53,7 +54,10 @@ TABLE = pa.table(
 )
 FORMATS = ("csv", "tsv", "csv.gz", "ndjson", "jsonl", "ndjson.gz", "parquet", "feather", "arrow")
 COLUMNS = list(SCHEMA.columns)
-DOOR = Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"a secret")
+DOORS = {
+    keyed_by: Door(SCHEMA, Settings(epsilon=1.0, p_min=0.1), b"a secret", keyed_by)
+    for keyed_by in (BY_TEXT, BY_TYPE)
+}
 
 
 def content(table, suffix):
@@ -97,9 +101,9 @@ def read(file, columns=None, types=None, **options):
     return {n: c if isinstance(c, list) else c.to_pylist() for n, c in found.items()}
 
 
-def told(table):
+def told(table, keyed_by=BY_TEXT):
     """All that the store makes of a table."""
-    found = DOOR.observations(table, errors="skip")
+    found = DOORS[keyed_by].observations(table, errors="skip")
     keys = found.matrix(0, len(found)).tolist()
     rest = (found.labels, found.weights, found.times, found.units)
     return [keys, *(column.tolist() for column in rest), found.problems]
@@ -130,10 +134,11 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("rows", [1, 2, 65_536])
-def test_every_format_gives_the_same_rows(tmp_path, suffix, rows):
+@pytest.mark.parametrize("keyed_by", [BY_TEXT, BY_TYPE])
+def test_every_format_gives_the_same_rows(tmp_path, suffix, rows, keyed_by):
     file = saved(tmp_path / f"data.{suffix}", TABLE)
-    tables = list(file.batches(COLUMNS, types=types_for(SCHEMA), rows=rows))
-    assert told(joined(tables)) == told(TABLE)
+    tables = list(file.batches(COLUMNS, types=types_for(SCHEMA, keyed_by), rows=rows))
+    assert told(joined(tables), keyed_by) == told(TABLE, keyed_by)
     assert max(table.num_rows for table in tables) <= rows
     assert tables[0].column_names == COLUMNS
 
@@ -144,7 +149,7 @@ def test_standard_input_gives_the_same_rows(monkeypatch, suffix):
     monkeypatch.setattr(sys, "stdin", stdin)
     file = DataFile("-", format={"feather": "arrow"}.get(suffix, suffix))
     assert (file.size, file.rows_hint, file.once) == (None, None, True)
-    assert told(joined(list(file.batches(COLUMNS, types=types_for(SCHEMA))))) == told(TABLE)
+    assert told(joined(list(file.batches(COLUMNS)))) == told(TABLE)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet", "feather", "arrow"])
@@ -155,7 +160,7 @@ def test_a_named_pipe_is_read_once(tmp_path, suffix):
     writer.start()
     file = DataFile(pipe)
     assert (file.once, file.size) == (True, None)
-    assert told(joined(list(file.batches(COLUMNS, types=types_for(SCHEMA))))) == told(TABLE)
+    assert told(joined(list(file.batches(COLUMNS)))) == told(TABLE)
     writer.join()
 
 
@@ -217,7 +222,8 @@ def test_the_schema_says_how_text_is_read():
     schema = Schema(features=features, label=labels, time="t", weight="w", unit="open")
     expected = {name: kind for name, (_, kind) in kinds.items() if kind != "string"}
     expected |= {"c": "bool"}
-    assert {name: str(kind) for name, kind in types_for(schema).items()} == expected
+    assert {name: str(kind) for name, kind in types_for(schema, BY_TYPE).items()} == expected
+    assert types_for(schema, BY_TEXT) == {}
 
 
 def test_open_text_in_csv_stays_as_it_is_written(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -23,14 +24,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramidion import hashing_kernels as kernels
-from pyramidion.errors import ObservationError
+from pyramidion.errors import FormatError, ObservationError
 from pyramidion.hashing import Hasher, derive, hashable, sound
 from pyramidion.hashing_values import canonical
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 from tests import reference
 
 SECRET = b"a secret of the stream"
 patient = settings(deadline=None)  # the first example may wait for the compiler
-HASHER = Hasher(SECRET)
+HASHER = Hasher(SECRET, BY_TYPE)  # of older streams; by text, see below
 TEXTS = ["x" * n for n in range(41)] + ["é€😀", "a\0b", "", "y" * 1000]
 WHOLE = [0, 1, -1, 127, -128, 255, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**32 - 1]
 WIDE = [*WHOLE, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]
@@ -39,7 +41,7 @@ STAMPS = [0, 1, -1, 1_700_000_000, -5_000_000_000, 10_000_000_000]
 
 
 def keys(values):
-    return [reference.key(SECRET, value) for value in values]
+    return [reference.key(SECRET, value, BY_TYPE) for value in values]
 
 
 def hashed(column):
@@ -412,7 +414,7 @@ def test_no_load_passes_the_end_of_a_buffer():
         import ctypes, mmap
         import numpy as np, pyarrow as pa
         from pyramidion.hashing import Hasher
-        hasher, page = Hasher(b"s"), mmap.PAGESIZE
+        page = mmap.PAGESIZE
         memory = mmap.mmap(-1, 2 * page)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         libc = ctypes.CDLL(None, use_errno=True)
@@ -420,20 +422,23 @@ def test_no_load_passes_the_end_of_a_buffer():
         def at_the_edge(data):
             ctypes.memmove(start + page - len(data), data, len(data))
             return pa.foreign_buffer(start + page - len(data), len(data), memory)
-        for n in range(1, 41):
-            data = bytes(range(n))
-            offsets = pa.py_buffer(np.array([0, n], dtype=np.int32).tobytes())
-            text = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, at_the_edge(data)])
-            assert hasher.column(text)[0] == hasher.value(data)
-            fixed = pa.Array.from_buffers(pa.binary(n), 1, [None, at_the_edge(data)])
-            assert hasher.column(fixed)[0] == hasher.value(data)
-            if n > 12:
-                view = pa.py_buffer(np.array([n, 0, 0, 0], dtype=np.int32).tobytes())
-                view = pa.Array.from_buffers(pa.binary_view(), 1, [None, view, at_the_edge(data)])
-                assert hasher.column(view)[0] == hasher.value(data)
-            else:
-                view = at_the_edge(n.to_bytes(4, "little") + data.ljust(12, bytes(1)))
-                view = pa.Array.from_buffers(pa.binary_view(), 1, [None, view])
+        texts = [bytes(range(n)) for n in range(1, 41)]
+        texts += [b"1" * n for n in range(1, 24)] + [b"-7", b"7.0", b"true", b"False", b"tr", b"f"]
+        for hasher in (Hasher(b"s", "type"), Hasher(b"s", "text")):
+            for data in texts:
+                n = len(data)
+                offsets = pa.py_buffer(np.array([0, n], dtype=np.int32).tobytes())
+                text = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, at_the_edge(data)])
+                assert hasher.column(text)[0] == hasher.value(data)
+                fixed = pa.Array.from_buffers(pa.binary(n), 1, [None, at_the_edge(data)])
+                assert hasher.column(fixed)[0] == hasher.value(data)
+                if n > 12:
+                    view = pa.py_buffer(np.array([n, 0, 0, 0], dtype=np.int32).tobytes())
+                    buffers = [None, view, at_the_edge(data)]
+                else:
+                    inline = n.to_bytes(4, "little") + data.ljust(12, bytes(1))
+                    buffers = [None, at_the_edge(inline)]
+                view = pa.Array.from_buffers(pa.binary_view(), 1, buffers)
                 assert hasher.column(view)[0] == hasher.value(data)
         print("alive")
         """
@@ -587,7 +592,7 @@ def test_numpy_scalars_hash_as_python_values():
         (np.timedelta64(3, "W"), dt.timedelta(weeks=3)),
     ]
     for ours, plain in pairs:
-        assert HASHER.value(ours) == reference.key(SECRET, plain)
+        assert HASHER.value(ours) == reference.key(SECRET, plain, BY_TYPE)
 
 
 def test_nanoseconds_of_pandas_times_count():
@@ -618,7 +623,7 @@ def test_the_same_value_hashes_the_same_in_another_process():
         import datetime as dt, json
         import pyarrow as pa
         from pyramidion.hashing import Hasher
-        hasher = Hasher(b"a secret of the stream")
+        hasher = Hasher(b"a secret of the stream", "type")
         column = pa.array(["AA", None, "ü" * 30]).dictionary_encode()
         values = [1, 2.5, "AA", b"AA", None, dt.datetime(2020, 1, 1)]
         print(json.dumps([hasher.column(column).tolist(), hasher.values(values).tolist()]))
@@ -642,7 +647,7 @@ FROZEN = [
 
 def test_keys_are_what_they_were():
     """Stored tables outlive versions of this package: these numbers must never change."""
-    hasher = Hasher(b"forever")
+    hasher = Hasher(b"forever", BY_TYPE)
     values = ["carrier", 42, -0.25, None, b"\0", dt.date(2013, 1, 1), Decimal("0.1")]
     assert hasher.values(values).tolist() == FROZEN
 
@@ -656,3 +661,149 @@ def test_every_container_gives_the_same_key():
     assert hashed(pa.chunked_array(pl.Series(values, dtype=pl.Categorical))) == expected
     assert hashed(pc.run_end_encode(pa.array(values))) == expected
     assert HASHER.values(values).tolist() == expected
+
+
+# By text
+
+SPELLED = Hasher(SECRET, BY_TEXT)
+ONE_VALUE = [
+    [7, 7.0, "7", "7.0", "7.00", b"7", Decimal(7), Decimal("7.00"), np.int8(7), np.float32(7)],
+    [-7, "-7", "-7.0", -7.0],
+    [0, 0.0, -0.0, "0", "-0", "-0.0", "0.0", False, "false", "False", "FALSE", b"false"],
+    [1, True, np.True_, "true", "True", "TRUE", "1", "1.0"],
+    [2**63 - 1, str(2**63 - 1)],
+    [-(2**63), str(-(2**63))],
+    [2**64 - 1, str(2**64 - 1), np.uint64(2**64 - 1), Decimal(2**64 - 1), f"{2**64 - 1}.0"],
+    [0.5, "0.5", b"0.5"],
+    [1e-5, "1e-05"],
+    [0.1 + 0.2, "0.30000000000000004"],
+    [None, "", b""],
+    [dt.date(2013, 1, 31), "2013-01-31", np.datetime64("2013-01-31")],
+    [UUID(int=7), str(UUID(int=7))],
+    ["é", "é".encode()],
+]
+APART = [
+    *("7", "07", "007", "+7", " 7", "7 ", "7.", "7.5", "7.50", "7e0", "7,0", ".7", "-07", "--7"),
+    *("tRUE", "truE", "True ", "fALSE", "t", "f", "yes", "trues", "1_0", "0x7", "nan", "None", "-"),
+    *("18446744073709551616", "-9223372036854775809", "1" * 30, "00", "-00", "0.50", "\u0667", "."),
+    *(
+        "12345678",
+        "12345678x",
+        "x1234567",
+        "123456789012345678",
+        "1234567890123456789",
+        "1-2",
+        "1/2",
+    ),
+]
+
+
+@pytest.mark.parametrize("values", ONE_VALUE, ids=lambda values: repr(values[0]))
+def test_a_value_is_the_same_in_every_type(values):
+    assert SPELLED.values(values).tolist() == [reference.key(SECRET, values[0])] * len(values)
+    for value in values:
+        if not isinstance(value, Decimal | UUID | dt.date | np.generic | None):
+            column = pa.array([value], pa.uint64() if value == 2**64 - 1 else None)
+            assert SPELLED.column(column).tolist() == [reference.key(SECRET, values[0])]
+
+
+def test_other_texts_stay_apart():
+    found = SPELLED.column(pa.array(APART)).tolist()
+    assert found == [reference.key(SECRET, text) for text in APART]
+    assert len(set(found)) == len(APART)
+
+
+digits = st.text("0123456789", min_size=1, max_size=22)
+likely = st.one_of(
+    digits,
+    digits.map("-".__add__),
+    digits.map(lambda text: f"{text}.0"),
+    st.text("-.0123456789e", max_size=24),
+    st.sampled_from(["true", "True", "TRUE", "false", "False", "FALSE", ""]),
+    st.sampled_from(["true", "FALSE"]).flatmap(lambda word: st.text(word + word.swapcase())),
+    st.integers(-(2**63), 2**64 - 1).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.text(max_size=12),
+)
+
+
+@settings(patient, max_examples=300)
+@given(st.lists(likely, max_size=8), st.sampled_from([1, 600]))
+def test_text_hashes_as_its_twin_in_every_layout(texts, times):
+    wanted = [reference.key(SECRET, text) for text in texts] * times
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        assert SPELLED.column(pa.array(texts * times, kind)).tolist() == wanted
+    assert SPELLED.column(pa.array(texts).dictionary_encode()).tolist() == wanted[: len(texts)]
+    assert SPELLED.values(texts).tolist() == wanted[: len(texts)]
+
+
+@patient
+@given(st.lists(digits | st.none() | st.just(""), min_size=1, max_size=20))
+def test_columns_of_digits_hash_as_their_twins(texts):
+    column = pa.array(["x", *texts])[1:]
+    assert SPELLED.column(column).tolist() == [reference.key(SECRET, text) for text in texts]
+
+
+@patient
+@given(st.lists(st.floats(-(2**53), 2**53, exclude_min=True, exclude_max=True) | st.none()))
+def test_doubles_hash_as_their_shortest_text(values):
+    column = pa.array(values, pa.float64())
+    texts = [None if value is None else repr(value) for value in values]
+    assert SPELLED.column(column).tolist() == SPELLED.column(pa.array(texts, pa.string())).tolist()
+
+
+REFUSED = [
+    (np.float32(0.1), "32-bit float with a fraction"),
+    (np.float16(0.5), "32-bit float with a fraction"),
+    (2.0**53, "2\\^53 or more"),
+    (np.float32(2.0**24), "2\\^53 or more"),
+    (Decimal("0.5"), "decimal with a fraction"),
+    (Decimal("1e-999999"), "decimal with a fraction"),
+    (Decimal(2**64), "beyond 64 bits"),
+    (Decimal("1e999999"), "beyond 64 bits"),
+    (2**64, "beyond 64 bits"),
+    (dt.datetime(2013, 1, 31), "time, not a date"),
+    (np.datetime64("2013-01-31", "s"), "time, not a date"),
+    (dt.time(12), "time, not a date"),
+    (dt.timedelta(1), "time, not a date"),
+    (np.datetime64("20000-01-01"), "time, not a date"),
+    (float("nan"), "NaN or infinite"),
+    ([], "has type list"),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), REFUSED, ids=repr)
+def test_what_has_no_text_of_its_own_is_refused(value, reason):
+    with pytest.raises(TypeError, match=reason):
+        SPELLED.value(value)
+
+
+FROZEN_BY_TEXT = [
+    13682390220959841350,
+    3081488697592221859,
+    11613806331343986840,
+    2260836975408639898,
+    3564518733139863992,
+    3169257344877220658,
+    3081488697592221859,
+    1659509171956219704,
+]
+
+
+def test_keys_by_text_are_what_they_were():
+    """Stored tables outlive versions of this package: these numbers must never change."""
+    hasher = Hasher(b"forever", BY_TEXT)
+    values = ["carrier", 42, -0.25, None, b"\0", dt.date(2013, 1, 1), "42", "007"]
+    assert hasher.values(values).tolist() == FROZEN_BY_TEXT
+
+
+def test_a_rule_that_is_not_known_is_refused():
+    with pytest.raises(FormatError, match="upgrade"):
+        Hasher(SECRET, "sound")
+
+
+def test_an_old_pickle_reads_values_by_their_type():
+    old = Hasher(SECRET, BY_TYPE)
+    assert vars(old).keys() == {"keys", "missing"}  # as it was before there were two rules
+    assert pickle.loads(pickle.dumps(old)).keyed_by == BY_TYPE  # noqa: S301
+    assert pickle.loads(pickle.dumps(SPELLED)).keyed_by == BY_TEXT  # noqa: S301

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,7 @@ _NOTHING = {type(None)}
 _PLAIN = {str, int, float, bool, bytes}
 
 # Kinds in a MIXED column beside those of hashed values, which do not tell True from 1.
-_DECIMAL, _SHORT, _FLAG, _WHOLE, _UNREADABLE, _ABSENT = range(250, 256)
+_UUID, _DECIMAL, _SHORT, _FLAG, _WHOLE, _UNREADABLE, _ABSENT = range(249, 256)
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,8 @@ def _kept(value: object) -> tuple[int, bytes]:
         return _SHORT, value.dtype.char.encode() + value.tobytes()
     if isinstance(value, Decimal):
         return _DECIMAL, str(value).encode()
+    if isinstance(value, UUID):
+        return _UUID, value.bytes
     if type(value) is int and not -(1 << 63) <= value < 1 << 64:
         return _WHOLE, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
     try:
@@ -291,6 +294,8 @@ def _value(kind: int | None, payload: bytes | None) -> object:
     try:
         if kind == _SHORT:
             return np.frombuffer(payload, payload[:1].decode(), offset=1)[0]
+        if kind == _UUID:
+            return UUID(bytes=payload)
         return Decimal(payload.decode()) if kind == _DECIMAL else restored(kind, payload)
     except (TypeError, ValueError, ArithmeticError, IndexError):
         return NO_VALUE
@@ -342,7 +347,7 @@ def _readable(column: Any) -> Any:
     """A column in a form that costs no more to read than its rows are many."""
     if column.type == MIXED:
         return _values(column)
-    if getattr(column.type, "extension_name", None) in ("arrow.uuid", "arrow.json"):
+    if getattr(column.type, "extension_name", None) == "arrow.json":
         column = _each_chunk(column, column.type.storage_type, lambda array: array.storage)
     if isinstance(column, pa.ChunkedArray) and len(column) < _SMALL * (column.num_chunks - 1):
         column = _joined(column)
@@ -364,6 +369,16 @@ def _each_chunk(column: Any, kind: pa.DataType, change: Callable[[Any], Any]) ->
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([change(chunk) for chunk in column.chunks], type=kind)
     return change(column)
+
+
+def stored(column: Any) -> Any:
+    """A column of UUIDs as the bytes that they are stored as."""
+    return _each_chunk(column, column.type.storage_type, lambda array: array.storage)
+
+
+def is_uuid(kind: pa.DataType) -> bool:
+    """Whether a type is Arrow's own of UUIDs."""
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
 
 
 def encoded(kind: pa.DataType) -> bool:

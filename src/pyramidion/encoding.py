@@ -29,8 +29,9 @@ from pyramidion.bundle_kernels import Bundle
 from pyramidion.errors import ObservationError
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.hashing_kernels import MISSING, NUMBER, TEXT, join_all
-from pyramidion.hashing_values import NOT_FINITE, UnfitError, category
+from pyramidion.hashing_values import NOT_FINITE, UnfitError
 from pyramidion.schema import Categorical, Continuous, Feature, Schema
+from pyramidion.spelling import BY_TEXT, KEYED_BY
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Keys"
 """A checked column: Arrow memory, or keys where values of several types were mixed."""
@@ -107,9 +108,13 @@ def read_of(feature: Feature) -> int:
 class Encoder:
     """Makes the keys of all tables under one secret. Knows no labels and counts nothing."""
 
-    def __init__(self, schema: Schema, secret: bytes, dense_limit: int) -> None:
+    def __init__(
+        self, schema: Schema, secret: bytes, dense_limit: int, keyed_by: str = KEYED_BY
+    ) -> None:
+        if keyed_by == BY_TEXT:
+            schema.refuse_alike()
         self.schema = schema
-        self.hasher = Hasher(secret)
+        self.hasher = Hasher(secret, keyed_by)
         self.shapes = table_shapes(schema, dense_limit)
         self._numeric = [isinstance(feature, Continuous) for feature in schema.features]
         # One row's values are read numbers first, so that the usual ones can be packed at once.
@@ -285,7 +290,7 @@ class Encoder:
                 payloads.append(_long(value))
                 kinds.append(NUMBER)
             else:
-                code, payload = category(value)
+                code, payload = self.hasher.read(value)
                 payloads.append(payload)
                 kinds.append(code)
         lengths = [8] * self._reals + [len(payload) for payload in payloads]
@@ -298,7 +303,7 @@ class Encoder:
         problems: dict[str, list[int]] = {}
         for f in self._order:
             name = self.schema.feature_names[f]
-            convert = number if self._numeric[f] else category
+            convert = number if self._numeric[f] else self.hasher.read
             payload = attempt(convert, row.get(name, ABSENT))
             if isinstance(payload, str):
                 problems[f"column {name!r} {payload}"] = [0]

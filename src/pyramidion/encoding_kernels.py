@@ -20,8 +20,10 @@ from pyramidion.hashing_kernels import (
     MISSING,
     NUMBER,
     TEXT,
+    by_text,
     hash_bytes,
     hash_number,
+    hash_value,
     hash_word,
     join,
     load8,
@@ -137,6 +139,8 @@ def _feature(
 ) -> Any:
     """The key (open) or code (finite) of one value given as kind and payload."""
     how, codes = plan[f, FEATURE_HOW], plan[f, FEATURE_CODES]
+    if kind == TEXT and length == 0 and by_text(keys):
+        kind = MISSING
     if kind == MISSING and how != OPEN:
         return np.uint64(codes - 1)
     if how == BINS:
@@ -144,6 +148,8 @@ def _feature(
         return np.uint64(cut(value, plan[f, FEATURE_START], plan[f, FEATURE_SIZE], cuts))
     if kind == FLOAT:
         key = hash_number(keys, np.uint64(load64(address)).view(np.float64))
+    elif kind == TEXT:
+        key = hash_value(keys, kind, address, length, end)
     else:
         key = hash_bytes(keys[kind, 0], keys[kind, 1], address, length, end)
     if how == OPEN:
@@ -203,15 +209,9 @@ def encode_usual(places: Any, reals: Any, text: Any, out: Any) -> Any:
         f, stop = order[i], start
         while stop < data.size and data[stop] != 0:
             stop += 1
-        key = hash_bytes(keys[TEXT, 0], keys[TEXT, 1], address + start, stop - start, end)
-        if plan[f, FEATURE_HOW] != OPEN:
-            first, size, codes = (
-                plan[f, FEATURE_START],
-                plan[f, FEATURE_SIZE],
-                plan[f, FEATURE_CODES],
-            )
-            key = np.uint64(find(key, first, size, codes, domain_keys, domain_codes))
-        features[f] = key
+        features[f] = _feature(
+            keys, plan, f, TEXT, address + start, stop - start, end, domain_keys, domain_codes, cuts
+        )
         start = stop + 1
     if order.size > numbers.size and start != data.size + 1:
         return False
@@ -292,7 +292,8 @@ def encode_arrow(
     """Table keys of the only row of an exported Arrow struct array; -1, or the bad feature.
 
     ``columns[feature] = (child, layout)``. A float that is not finite, or in a category too
-    large to be exact, is what a type does not rule out; it is reported by its feature's number.
+    large to be exact or of no whole number, is what a type does not rule out; it is reported by
+    its feature's number.
     """
     keys, plan = matrix(places, PLANS_KEYS, np.uint64), matrix(places, PLANS_FEATURES, np.int64)
     tables = matrix(places, PLANS_TABLES, np.int64)
@@ -326,9 +327,12 @@ def encode_arrow(
             word = _arrow_word(layout, data, at)
             real = layout >= ARROW_FLOAT32
             if real:
-                size = np.abs(np.uint64(word).view(np.float64))
+                value = np.uint64(word).view(np.float64)
                 exact = EXACT32 if layout == ARROW_FLOAT32 else EXACT
-                if not size < (np.inf if plan[f, FEATURE_HOW] == BINS else exact):
+                binned = plan[f, FEATURE_HOW] == BINS
+                if not np.abs(value) < (np.inf if binned else exact):
+                    return f
+                if not binned and by_text(keys) and value != np.floor(value):
                     return f
             if plan[f, FEATURE_HOW] == BINS and not real:
                 word = np.float64(np.int64(word)).view(np.uint64)

@@ -37,8 +37,8 @@ class Categorical:
 
     With a ``domain`` the table is dense: one row per listed value, one for all
     'other' values, one for 'missing'. Without one the feature is open and is
-    counted in a sketch. Values are told apart by Python's equality, so True, 1
-    and 1.0 are one value.
+    counted in a sketch. Values are known by their text, so True, 1, 1.0 and "1"
+    are one value.
 
     >>> Categorical("carrier", domain=["AA", "UA"]).codes
     4

@@ -4,12 +4,10 @@ A file is read in blocks, so memory holds a block and not the file. Parquet and
 Arrow say what type each column has. Text formats do not, and a type guessed from
 some rows would decide how others are read. So each row is read by itself:
 
-- In CSV and TSV every field is text; an empty one is null. What a schema declares
-  as numbers or booleans is read as such, value by value (`types_for`). A feature that
-  is open is text: 17 hashes as the text "17", so featurize rows from the same kind of
-  source, or cast them to text.
-- In NDJSON a value says what it is, as it does over HTTP: 17 is a number and
-  "17" is text. A key that a row does not have is missing from that row.
+- In CSV and TSV every field is text; an empty one is null. The text "17" is the same
+  value as the number 17 (`pyramidion.spelling`).
+- In NDJSON a value says what it is, as it does over HTTP. A key that a row does not
+  have is missing from that row.
 - What is then not a number or a time where one is due is refused by the store,
   row by row (`pyramidion.judge`).
 
@@ -20,13 +18,13 @@ message may quote a value, so it is never passed on, not even as a context.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from pyramidion.checks import LARGEST, Value, checked_whole
+from pyramidion.checks import checked_whole
 from pyramidion.errors import ObservationError, PyramidionError
 from pyramidion.files_text import (
     BLOCK,
@@ -37,42 +35,9 @@ from pyramidion.files_text import (
     ndjson_fields,
     ndjson_tables,
 )
-from pyramidion.schema import Categorical, Schema
 from pyramidion.sources import BINARY, UNREADABLE, Rejoined, Source, read_all
 
 ROWS = 65_536
-
-
-def types_for(schema: Schema) -> dict[str, pa.DataType]:
-    """The types of declared values that are not text, for formats that have no types.
-
-    Whole numbers, numbers, booleans or bytes; a mixture with text is text, and its numbers
-    then match nothing.
-
-    >>> from pyramidion import Label
-    >>> late = Label("late", classes=[0, 1])
-    >>> types_for(Schema(time="at", features=[Categorical("origin")], label=late))
-    {'late': DataType(int64)}
-    """
-    declared = {f.name: f.domain for f in schema.features if isinstance(f, Categorical)}
-    declared |= {label.name: label.classes for label in schema.labels}
-    types = {name: _type(values) for name, values in declared.items()}
-    return {name: kind for name, kind in types.items() if kind != pa.string()}
-
-
-def _type(declared: Iterable[Value] | None) -> pa.DataType:
-    values = list(declared or ())
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return pa.bool_()
-    if kinds == {bytes}:
-        return pa.binary()
-    if not kinds or kinds & {str, bytes}:
-        return pa.string()
-    if float in kinds:
-        return pa.float64()
-    large = any(isinstance(value, int) and value > LARGEST // 2 for value in values)
-    return pa.uint64() if large else pa.int64()
 
 
 class DataFile(Source):
@@ -119,8 +84,9 @@ class DataFile(Source):
     ) -> Iterator[pa.Table]:
         """Tables of at most ``rows`` rows in the file's order, with these columns alone.
 
-        ``types`` are those of CSV columns whose declared values are not text. A column of
-        values of several types is `pyramidion.batches.MIXED`.
+        ``types`` are for streams that know values by their type: of CSV columns whose declared
+        values are not text (`pyramidion.observations.types_for`). A column of values of several
+        types is `pyramidion.batches.MIXED`.
         """
         checked_whole("rows of a batch", rows, 1, 1 << 31)
         read = _READERS[self.format](self, columns, dict(types or {}))

@@ -1,9 +1,8 @@
 """Text formats, CSV, TSV and NDJSON: every row is read by itself.
 
 A CSV column is text and an NDJSON value has the type that its own line gives it: no row
-decides how another one is read. Streams that were made when values were told apart by
-their types (see `pyramidion.files.types_for`) have declared numbers and booleans read from
-CSV as such, value by value.
+decides how another one is read. For streams that know values by their type, declared
+numbers and booleans are read from CSV as such, value by value.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def csv_tables(file: Source, columns: Sequence[str] | None, types: Types) -> Tab
         source = io.BufferedReader(Rejoined(head, stream), BLOCK)
         with closing(_csv_read(source, (*options, convert))) as tables:
             for table in _columns_told(file, tables, names):
-                yield _declared(_without_empty(table), types)
+                yield declared(_without_empty(table), types)
 
 
 def _csv_read(source: BinaryIO, options: tuple[Any, ...]) -> Tables:
@@ -110,7 +109,7 @@ def _without_empty(table: pa.Table) -> pa.Table:
     return table
 
 
-def _declared(table: pa.Table, types: Types) -> pa.Table:
+def declared(table: pa.Table, types: Types) -> pa.Table:
     """Text as values of the types that a schema declares, where these are not text."""
     for name, kind in types.items():
         if name in table.column_names:

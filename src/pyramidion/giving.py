@@ -265,7 +265,8 @@ class Giving:
         ]
         settings = json.dumps(store.settings.to_dict())
         schema = store.schema.to_toml()
-        bare = Manifest(self._shard.name, schema, settings, self._passed(now), (), ())
+        passed = self._passed(now)
+        bare = Manifest(self._shard.name, schema, settings, passed, (), (), store.keyed_by)
         return manifests.with_windows(bare, told)
 
     def _laid_of(self, file: str, number: int) -> tuple[int, Laid]:

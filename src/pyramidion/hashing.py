@@ -1,6 +1,8 @@
 """One keyed 64-bit key per value, the same in every process, chunking and container.
 
-Values are equal when Python says so: ``1``, ``1.0``, ``True`` and ``Decimal("1.00")``
+Values are read by their text (`pyramidion.spelling`): ``1``, ``1.0``, ``True``, ``"1"`` and
+``"true"`` share a key. In streams that were made before that rule they are read by their
+type, and are equal when Python says so: ``1``, ``1.0``, ``True`` and ``Decimal("1.00")``
 share a key, ``"1"`` does not; an instant hashes the same as timestamp[s], timestamp[ns],
 date or ``datetime`` (naive ones are UTC). A missing value has a key of its own.
 
@@ -25,8 +27,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion import hashing_kernels as kernels
-from pyramidion.errors import ObservationError
-from pyramidion.hashing_values import DAY, NANOSECONDS, canonical, unhashable
+from pyramidion.errors import FormatError, ObservationError
+from pyramidion.hashing_values import (
+    DAY,
+    NANOSECONDS,
+    by_text,
+    canonical,
+    category,
+    unhashable,
+)
+from pyramidion.spelling import BY_TEXT, BY_TYPE, KEYED_BY
 
 Keys = NDArray[np.uint64]
 
@@ -65,12 +75,24 @@ def _extents(buffers: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 class Hasher:
-    """Values to keys under one secret."""
+    """Values to keys under one secret, read by their text or by their type."""
 
-    def __init__(self, secret: bytes) -> None:
-        pairs = [derive(secret, f"value {kind}", 2) for kind in range(kernels.KINDS)]
+    def __init__(self, secret: bytes, keyed_by: str = KEYED_BY) -> None:
+        if keyed_by not in (BY_TEXT, BY_TYPE):
+            raise FormatError("this stream knows values by a rule that is not known here; upgrade")
+        kinds = kernels.BY_TEXT_ROWS if keyed_by == BY_TEXT else kernels.KINDS
+        pairs = [derive(secret, f"value {kind}", 2) for kind in range(kinds)]
         self.keys: Keys = np.stack(pairs)
         self.missing = self.payload(kernels.MISSING, b"")
+
+    @property
+    def keyed_by(self) -> str:
+        """How values are read; the keys say it, so that old pickles do, too."""
+        return BY_TEXT if len(self.keys) == kernels.BY_TEXT_ROWS else BY_TYPE
+
+    def read(self, value: object) -> tuple[int, bytes]:
+        """Kind and payload of a value of a category; raises UnfitError for what has none."""
+        return by_text(value) if self.keyed_by == BY_TEXT else category(value)
 
     def payload(self, kind: int, data: bytes) -> int:
         """The key of one payload: what every other way of hashing must agree with."""
@@ -81,11 +103,12 @@ class Hasher:
 
     def value(self, value: object) -> int:
         """The key of one Python value; raises TypeError for what has none."""
-        return self.payload(*canonical(value))
+        return int(self.values([value])[0])
 
     def values(self, values: Iterable[object]) -> Keys:
         """The keys of some Python values, one by one."""
-        return self.payloads([canonical(value) for value in values])
+        made = by_text if self.keyed_by == BY_TEXT else canonical
+        return self.payloads([made(value) for value in values])
 
     def payloads(self, made: Sequence[tuple[int, bytes]]) -> Keys:
         """The keys of some payloads, each with its kind."""
@@ -133,7 +156,7 @@ class Hasher:
             self._integers(_view(array, kind.to_pandas_dtype()), out)
         elif pa.types.is_floating(kind):
             values = _view(array, kind.to_pandas_dtype())
-            kernels.hash_floats(self.keys, values.astype(np.float64, copy=False), out)
+            self._floats(values.astype(np.float64, copy=False), out)
         elif pa.types.is_boolean(kind):
             self._integers(np.asarray(array.fill_null(False).cast(pa.uint8())), out)
         elif pa.types.is_temporal(kind):
@@ -152,6 +175,16 @@ class Hasher:
             return
         words = values.astype(np.int64, copy=False).view(np.uint64)
         kernels.hash_words(self.keys, kernels.NUMBER, words, out)
+
+    def _floats(self, values: NDArray[np.float64], out: Keys) -> None:
+        kernels.hash_floats(self.keys, values, out)
+        if self.keyed_by == BY_TEXT:
+            fractions = np.flatnonzero(values != np.floor(values))
+            if fractions.size:
+                each = pa.array(values[fractions]).dictionary_encode()
+                texts = [repr(value).encode() for value in each.dictionary.to_pylist()]
+                found = self.payloads([(kernels.TEXT, text) for text in texts])
+                out[fractions] = found[np.asarray(each.indices)]
 
     def _times(self, array: pa.Array, kind: pa.DataType, out: Keys) -> None:
         of, unit = time_layout(kind)

@@ -25,6 +25,24 @@ from numba.extending import intrinsic
 TEXT, NUMBER, LARGE, FRACTION, BYTES, INSTANT, TIME_OF_DAY, DURATION, MISSING, DECIMAL = range(10)
 KINDS = 10
 
+# A stream that reads values by their text (`pyramidion.spelling`) has one more pair of keys than
+# there are kinds: so whatever has the keys, in a snapshot, a pickle or a kernel, has the rule.
+BY_TEXT_ROWS = KINDS + 1
+
+_MINUS, _POINT, _ZERO, _NINE = 0x2D, 0x2E, 0x30, 0x39
+_LOWER, _T, _F = 0x20, 0x74, 0x66  # the bit that makes a small letter of a capital; t and f
+_ZEROS, _SIXES, _THREES, _UPPER, _TOP, _ABOVE_NINE, _FROM_MINUS = (
+    np.uint64(0x0101010101010101 * byte)
+    for byte in (_ZERO, 0x06, 0x33, 0xF0, 0x80, 0x80 - _NINE - 1, 0x80 - _MINUS)
+)  # eight times the same byte
+_TRUTHS = tuple(
+    np.frombuffer(text, dtype=np.uint8)
+    for text in (b"true", b"True", b"TRUE", b"false", b"False", b"FALSE")
+)
+_TENS = np.array([10**n for n in range(9)], dtype=np.uint64)
+_TENTH, _SIGN = np.uint64((2**64 - 1) // 10), np.uint64(1 << 63)
+_BLOCK = 512  # rows of text that are read together
+
 # 2**63 and 2**64 as floats, both exact: the borders between NUMBER, LARGE and FRACTION.
 _TWO63 = 9223372036854775808.0
 _TWO64 = 18446744073709551616.0
@@ -144,6 +162,195 @@ def hash_words(keys: Any, kind: Any, words: Any, out: Any) -> None:
         out[i] = hash_word(k0, k1, words[i])
 
 
+# --- text that is the same value as a number (see `pyramidion.spelling`) ----------------------
+#
+# Usual text pays for one test of its first eight bytes. Columns of digits are read eight
+# bytes at once, block by block, and hashed as columns of integers are.
+
+
+@njit(inline="always", cache=True)
+def by_text(keys: Any) -> Any:
+    """Whether values are read by their text."""
+    return keys.shape[0] > KINDS
+
+
+@njit(inline="always", cache=True)
+def _may_be_number(address: Any, length: Any) -> Any:
+    """Whether text may be a number, a truth value or nothing: a test that most text fails.
+
+    Of long text all first eight bytes must be one of ``-./0123456789``: which of them is no
+    digit cannot be foretold in text of hexadecimal digits, and a branch on one would cost more.
+    """
+    if length >= 8:
+        word = load64(address)
+        return (((word + _ABOVE_NINE) | word | ~(word + _FROM_MINUS)) & _TOP) == 0
+    if length == 0:
+        return True
+    first = load8(address)
+    return first <= _NINE or (length >= 4 and (first | _LOWER) in (_T, _F))
+
+
+@njit(cache=True, nogil=True)
+def whole_of(address: Any, length: Any) -> Any:
+    """Kind and word of text: NUMBER or LARGE where it is a whole number, else TEXT."""
+    negative = load8(address) == _MINUS
+    start = 1 if negative else 0
+    word, at = np.uint64(0), start
+    while at < length:
+        digit = np.uint64(load8(address + at)) - np.uint64(_ZERO)
+        if digit > np.uint64(9):
+            break
+        if word > _TENTH or (word == _TENTH and digit > np.uint64(5)):
+            return TEXT, word  # beyond 64 bits
+        word, at = word * np.uint64(10) + digit, at + 1
+    if at == start or (at > start + 1 and load8(address + start) == _ZERO):
+        return TEXT, word
+    if at < length:
+        if load8(address + at) != _POINT or at + 1 == length:
+            return TEXT, word
+        for i in range(at + 1, length):
+            if load8(address + i) != _ZERO:
+                return TEXT, word
+    if negative and word > _SIGN:
+        return TEXT, word
+    if negative:
+        return NUMBER, np.uint64(0) - word
+    return (NUMBER if word < _SIGN else LARGE), word
+
+
+@njit(cache=True, nogil=True)
+def kind_of(address: Any, length: Any) -> Any:
+    """Kind and word of text where it is the value: NUMBER, LARGE or MISSING, else TEXT."""
+    if length == 0:
+        return MISSING, np.uint64(0)
+    if load8(address) <= _NINE:
+        return whole_of(address, length)
+    for truth in range(len(_TRUTHS)):
+        text = _TRUTHS[truth]
+        if length == text.size:
+            same = True
+            for i in range(length):
+                same &= load8(address + i) == text[i]
+            if same:
+                return NUMBER, np.uint64(length == 4)
+    return TEXT, np.uint64(0)
+
+
+@njit(inline="always", cache=True)
+def _eight_bytes(address: Any, length: Any, end: Any) -> Any:
+    """The first eight bytes of text as a word; of less, filled up with 0 before it."""
+    if length >= 8:
+        return load64(address)
+    bits = np.uint64(8 * length)
+    up = (np.uint64(64) - bits) & np.uint64(63)
+    if length > 0 and address + 8 <= end:
+        return (load64(address) << up) | (_ZEROS >> bits)
+    return (_tail(address, length, end) << up) | (_ZEROS >> bits)
+
+
+@njit(inline="always", cache=True)
+def _are_digits(word: Any) -> Any:
+    """Whether all eight bytes of a word are digits."""
+    above = ((word + _SIXES) & _UPPER) >> np.uint64(4)
+    return ((word & _UPPER) | above) == _THREES
+
+
+@njit(inline="always", cache=True)
+def _eight_digits(word: Any) -> Any:
+    """The number that eight digits are, the first one in the lowest byte."""
+    word -= _ZEROS
+    word = word * np.uint64(10) + (word >> np.uint64(8))
+    even = (word & np.uint64(0x000000FF000000FF)) * np.uint64(0x000F424000000064)
+    odd = ((word >> np.uint64(16)) & np.uint64(0x000000FF000000FF)) * np.uint64(0x0000271000000001)
+    return (even + odd) >> np.uint64(32)
+
+
+@njit(inline="always", cache=True)
+def _digits_of(address: Any, length: Any, end: Any) -> Any:
+    """The number that text is, and whether it is 1 to 18 digits, without a 0 before others."""
+    word = _eight_bytes(address, length, end)
+    number, good = _eight_digits(word), _are_digits(word)
+    good &= 0 < length <= 18 and (load8(address) != _ZERO or length == 1)
+    if length > 8:
+        word = _eight_bytes(address + 8, length - 8, end)
+        good &= _are_digits(word)
+        number = number * _TENS[min(length - 8, 8)] + _eight_digits(word)
+        if length > 16:
+            word = _eight_bytes(address + 16, length - 16, end)
+            good &= _are_digits(word)
+            number = number * _TENS[min(length - 16, 8)] + _eight_digits(word)
+    return number, good
+
+
+@njit(cache=True, nogil=True)
+def read_digits(offsets: Any, data: Any, end: Any, words: Any) -> Any:
+    """The numbers that a block of texts are, 0 for an empty one; whether all are digits."""
+    for i in range(words.size):
+        start = np.int64(offsets[i])
+        address, length = data + start, np.int64(offsets[i + 1]) - start
+        if length == 0:
+            words[i] = 0
+            continue
+        number, good = _digits_of(address, length, end)
+        if not good:
+            return False
+        words[i] = number
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _hash_odd(keys: Any, address: Any, length: Any, end: Any) -> Any:
+    """Key of text that may be a number, a truth value or nothing."""
+    if length > 0:
+        word, good = _digits_of(address, length, end)
+        if good:
+            return hash_word(keys[NUMBER, 0], keys[NUMBER, 1], word)
+    kind, word = kind_of(address, length)
+    if kind in (NUMBER, LARGE):
+        return hash_word(keys[kind, 0], keys[kind, 1], word)
+    return hash_bytes(keys[kind, 0], keys[kind, 1], address, length, end)
+
+
+@njit(inline="always", cache=True)
+def hash_value(keys: Any, kind: Any, address: Any, length: Any, end: Any) -> Any:
+    """Key of text or bytes, by the rule that the keys say."""
+    if by_text(keys):
+        if _may_be_number(address, length):
+            return _hash_odd(keys, address, length, end)
+        return hash_bytes(keys[TEXT, 0], keys[TEXT, 1], address, length, end)
+    return hash_bytes(keys[kind, 0], keys[kind, 1], address, length, end)
+
+
+@njit(cache=True, nogil=True)
+def _hash_each(keys: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
+    """Keys of text that is the value, by `hash_value`."""
+    k0, k1 = keys[TEXT, 0], keys[TEXT, 1]
+    for i in range(out.size):
+        start = np.int64(offsets[i])
+        address, length = data + start, np.int64(offsets[i + 1]) - start
+        if _may_be_number(address, length):
+            out[i] = _hash_odd(keys, address, length, end)
+        else:
+            out[i] = hash_bytes(k0, k1, address, length, end)
+
+
+@njit(cache=True, nogil=True)
+def _hash_texts(keys: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
+    """Keys of text that is the value: of blocks of digits as of integers."""
+    words = np.empty(_BLOCK, dtype=np.uint64)
+    missing = hash_bytes(keys[MISSING, 0], keys[MISSING, 1], data, 0, data)
+    for first in range(0, out.size, _BLOCK):
+        count = min(_BLOCK, out.size - first)
+        some, block = offsets[first : first + count + 1], out[first : first + count]
+        if read_digits(some, data, end, words[:count]):
+            hash_words(keys, NUMBER, words[:count], block)
+            for i in range(count):
+                if some[i] == some[i + 1]:
+                    block[i] = missing
+            continue
+        _hash_each(keys, some, data, end, block)
+
+
 @njit(inline="always", cache=True)
 def hash_number(keys: Any, value: Any) -> Any:
     """Key of a float: an integral one hashes as the integer it equals, -0.0 as 0."""
@@ -166,6 +373,9 @@ def hash_floats(keys: Any, values: Any, out: Any) -> None:
 @njit(cache=True, nogil=True)
 def hash_strings(keys: Any, kind: Any, offsets: Any, data: Any, end: Any, out: Any) -> None:
     """Keys of variable-length values: n + 1 offsets into the buffer at ``data``."""
+    if by_text(keys):
+        _hash_texts(keys, offsets, data, end, out)
+        return
     k0, k1 = keys[kind, 0], keys[kind, 1]
     for i in range(out.size):
         start = np.int64(offsets[i])
@@ -186,18 +396,17 @@ def hash_views(
 
     Where a value is missing its view may be anything, so it is not followed.
     """
-    k0, k1 = keys[kind, 0], keys[kind, 1]
     for i in range(out.size):
         if not valid(bitmap, offset + i):
             continue
         view = views + 16 * i
         length = np.int64(load32(view))
         if length <= 12:
-            out[i] = hash_bytes(k0, k1, view + 4, length, view + 16)
+            out[i] = hash_value(keys, kind, view + 4, length, view + 16)
         else:
             buffer = load32(view + 8)
             start = buffers[buffer] + np.int64(load32(view + 12))
-            out[i] = hash_bytes(k0, k1, start, length, ends[buffer])
+            out[i] = hash_value(keys, kind, start, length, ends[buffer])
 
 
 @njit(cache=True, nogil=True)
@@ -228,7 +437,7 @@ def hash_fixed(keys: Any, kind: Any, data: Any, width: Any, out: Any) -> None:
     """Keys of values of one fixed width in bytes."""
     end = data + width * out.size
     for i in range(out.size):
-        out[i] = hash_bytes(keys[kind, 0], keys[kind, 1], data + width * i, width, end)
+        out[i] = hash_value(keys, kind, data + width * i, width, end)
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,8 @@
 """What is hashed of a Python value: its kind and its payload, or why it has none.
 
-This is the rule; `pyramidion.hashing` follows it from Arrow's buffers. Reasons
-are worded to stand behind "column 'name'", and never hold the value.
+This is the rule, by text (`by_text`) and by type (`category`); `pyramidion.hashing`
+follows it from Arrow's buffers. Reasons are worded to stand behind "column 'name'",
+and never hold the value.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from uuid import UUID
 import numpy as np
 
 from pyramidion import hashing_kernels as kernels
+from pyramidion.checks import LARGEST, SMALLEST
+from pyramidion.spelling import whole_of
 
 NOT_FINITE = "is NaN or infinite; send a finite number, or null for a missing one"
 NOT_A_TIME = "is NaT, which is no time; send null for a missing one"
@@ -24,6 +27,20 @@ NOT_EXACT = (
     "whole numbers as integers or as text, in pandas as Int64"
 )
 
+NOT_SHORTEST = (
+    "is a 32-bit float with a fraction, which doubles and text spell differently; send a double "
+    "or text, or declare it Continuous"
+)
+NOT_WHOLE = (
+    "is a decimal with a fraction, which text spells in several ways; send text, or declare it "
+    "Continuous"
+)
+NOT_A_DATE = (
+    "is a time, not a date, and text spells times in several ways; send a date, text, or the "
+    "hour or weekday"
+)
+TOO_LONG = "is a whole number beyond 64 bits; send it as text"
+
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 DAY = 86_400 * NANOSECONDS["s"]
 _NUMPY_UNITS = {**NANOSECONDS, "m": DAY // 1440, "h": DAY // 24, "D": DAY, "W": 7 * DAY}
@@ -31,6 +48,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _MASK = (1 << 64) - 1
 _NAT, _AS_NAT = -(1 << 63), 1 << 54  # NumPy's word for no time; seconds that have it modulo 2**64
+FIRST_DAY, LAST_DAY = (day.toordinal() - _EPOCH.toordinal() for day in (dt.date.min, dt.date.max))
+"""The days since 1970 that are dates."""
 EXACT = 2.0**53
 """The size from which on a double may stand for several whole numbers."""
 _MOST_DIGITS = 76  # as many as Arrow's decimals can have
@@ -45,8 +64,76 @@ def unhashable(kind: object) -> str:
     return f"has type {kind}, which cannot be counted; use text, numbers, booleans, bytes or times"
 
 
+def by_text(value: object) -> tuple[int, bytes]:
+    """Kind and payload of a value of a category that is read by its text.
+
+    >>> by_text(7) == by_text("7") == by_text(7.0) == by_text("7.0") != by_text("007")
+    True
+    """
+    if isinstance(value, str):
+        return text_of(encoded(value))
+    if isinstance(value, bytes):
+        return text_of(value)
+    if isinstance(value, float | np.floating):
+        kind, payload = category(value)
+        if kind != kernels.FRACTION:
+            return kind, payload
+        if isinstance(value, np.float32 | np.float16):
+            raise UnfitError(NOT_SHORTEST)
+        return kernels.TEXT, repr(float(value)).encode()
+    if isinstance(value, Decimal):
+        return _whole_decimal(value)
+    if isinstance(value, UUID):
+        return kernels.TEXT, str(value).encode()
+    if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+        raise UnfitError(TOO_LONG)
+    kind, payload = canonical(value)
+    if kind == kernels.INSTANT and _is_date(value):
+        return kernels.TEXT, _date(instant(value))  # type: ignore[arg-type]
+    if kind in (kernels.INSTANT, kernels.TIME_OF_DAY, kernels.DURATION):
+        raise UnfitError(NOT_A_DATE)
+    return kind, payload
+
+
+def text_of(text: bytes) -> tuple[int, bytes]:
+    """Kind and payload of text: those of the whole number that it is, if it is one."""
+    whole = whole_of(text)
+    if whole is not None:
+        return _integer(whole)
+    return (kernels.TEXT, text) if text else (kernels.MISSING, b"")
+
+
+def _whole_decimal(value: Decimal) -> tuple[int, bytes]:
+    if not value.is_finite():
+        raise UnfitError(NOT_FINITE)
+    if value and (value.adjusted() > 20 or value.adjusted() < 0):
+        raise UnfitError(TOO_LONG if value.adjusted() > 20 else NOT_WHOLE)
+    whole = int(value)
+    if whole != value:
+        raise UnfitError(NOT_WHOLE)
+    if not SMALLEST <= whole <= LARGEST:
+        raise UnfitError(TOO_LONG)
+    return _integer(whole)
+
+
+def _is_date(value: object) -> bool:
+    if isinstance(value, np.datetime64):
+        return np.datetime_data(value.dtype)[0] == "D"
+    return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+
+
+def _date(nanoseconds: int) -> bytes:
+    """The text of a date, given by the midnight that it begins with."""
+    days, rest = divmod(nanoseconds, DAY)
+    if rest or not FIRST_DAY <= days <= LAST_DAY:
+        raise UnfitError(NOT_A_DATE)
+    return dt.date.fromordinal(_EPOCH.toordinal() + days).isoformat().encode()
+
+
 def category(value: object) -> tuple[int, bytes]:
-    """Kind and payload of a value of a category: as `canonical`, but for inexact numbers.
+    """Kind and payload of a value of a category that is read by its type.
+
+    As `canonical`, but for inexact numbers.
 
     >>> category(7.0) == category(7)
     True

@@ -2,7 +2,7 @@
 
 The kernel reads what is usual and gives up, by a negative position or False, on
 everything else: nested values, lone surrogates, NaN, integers of more than 19 digits,
-floats of 2^53 and more in categories, text where a number is due, what is no JSON at
+numbers with a fraction in categories, text where a number is due, what is no JSON at
 all. Giving up is never wrong, since `pyramidion.json_rows` then asks Python's own
 parser; what the kernel does read, it reads as that parser would. Of names that come
 twice the last one counts, as there.
@@ -44,8 +44,10 @@ from pyramidion.hashing_kernels import (
     MISSING,
     NUMBER,
     TEXT,
+    by_text,
     hash_bytes,
     hash_number,
+    hash_value,
     hash_word,
 )
 
@@ -371,27 +373,29 @@ def _scalar(
 
 
 @njit(inline="always", cache=True)
-def _inexact(plan: Any, f: Any, word: Any) -> Any:
-    """Whether a category has a float that may stand for several whole numbers."""
-    return plan[f, FEATURE_HOW] != BINS and not np.abs(np.uint64(word).view(np.float64)) < EXACT
+def _unusual(keys: Any, plan: Any, f: Any, word: Any) -> Any:
+    """Whether a category has a float that is refused, or that is read by its text."""
+    value = np.uint64(word).view(np.float64)
+    exact = np.abs(value) < EXACT
+    whole = value == np.floor(value) or not by_text(keys)
+    return plan[f, FEATURE_HOW] != BINS and not (exact and whole)
 
 
 @njit(cache=True, nogil=True)
 def text_key(keys: Any, body: Any, at: Any) -> Any:
     """The key of the text at a place, and the place behind its quote or given up."""
-    k0, k1 = keys[TEXT, 0], keys[TEXT, 1]
     stop = text_end(body, at)
     if stop < 0:
         return np.uint64(0), GIVEN_UP
     if body[stop] == _QUOTE:
         address = np.int64(body.ctypes.data)
-        return hash_bytes(k0, k1, address + at, stop - at, address + body.size), stop + 1
+        return hash_value(keys, TEXT, address + at, stop - at, address + body.size), stop + 1
     made = np.empty(body.size, dtype=np.uint8)
     size, stop = unescape(body, at, made)
     if stop < 0:
         return np.uint64(0), GIVEN_UP
     address = np.int64(made.ctypes.data)
-    return hash_bytes(k0, k1, address, size, address + made.size), stop + 1
+    return hash_value(keys, TEXT, address, size, address + made.size), stop + 1
 
 
 @njit(cache=True, nogil=True)
@@ -426,10 +430,14 @@ def encode_json(places: Any, sought: Any, row: Any, out: Any) -> Any:
         at = after_space(body, at + 1)
         first = byte_at(body, at)
         if first == _QUOTE:
+            empty = byte_at(body, at + 1) == _QUOTE
             key, at = text_key(keys, body, at + 1)
             if at < 0 or (f >= 0 and plan[f, FEATURE_HOW] == BINS):
                 return False
-            if f >= 0:
+            if f >= 0 and empty and by_text(keys):
+                missing, none = np.uint64(0), MISSING
+                features[f] = _scalar(keys, plan, f, none, missing, domain_keys, domain_codes, cuts)
+            elif f >= 0:
                 features[f] = _code(plan, f, key, domain_keys, domain_codes)
         else:
             if first == _MINUS or _ZERO <= first <= _NINE:
@@ -439,7 +447,7 @@ def encode_json(places: Any, sought: Any, row: Any, out: Any) -> Any:
             if at < 0:
                 return False
             if f >= 0:
-                if kind == FLOAT and _inexact(plan, f, value):
+                if kind == FLOAT and _unusual(keys, plan, f, value):
                     return False
                 features[f] = _scalar(keys, plan, f, kind, value, domain_keys, domain_codes, cuts)
         if f >= 0:

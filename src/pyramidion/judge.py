@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pyramidion.batches import Raw, in_one_type, plain, plain_type
+from pyramidion.batches import Raw, in_one_type, is_uuid, plain, plain_type, stored
 from pyramidion.encoding import (
     BLANKS,
     NO_NUMBER,
@@ -45,14 +45,20 @@ from pyramidion.hashing import (
 )
 from pyramidion.hashing_kernels import MISSING
 from pyramidion.hashing_values import (
+    DAY,
+    FIRST_DAY,
+    LAST_DAY,
+    NOT_A_DATE,
     NOT_EXACT,
     NOT_FINITE,
+    NOT_SHORTEST,
     UnfitError,
     canonical,
     category,
     instant,
     unhashable,
 )
+from pyramidion.spelling import BY_TEXT
 
 Problems = dict[str, list[int]]
 
@@ -137,13 +143,62 @@ def values(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Column:
         if made is None:
             return _hashed(name, raw, judge, hasher)
         raw = made
+    by_text = hasher.keyed_by == BY_TEXT
+    if is_uuid(raw.type):
+        raw = _uuid_text(raw) if by_text else stored(raw)
     if not hashable(raw.type):
         judge.mark_type(name, raw, unhashable(type_name(raw.type)))
         return pa.nulls(len(raw))
-    if pa.types.is_floating(plain_type(raw.type)):
+    kind = plain_type(raw.type)
+    if pa.types.is_floating(kind):
         raw = plain(raw)
         _mark_inexact(name, raw, judge)
-    return raw
+    if not by_text:
+        return raw
+    if pa.types.is_floating(kind):
+        return _float_keys(name, raw, judge, hasher)
+    if pa.types.is_decimal(kind):
+        return _whole_decimals(name, plain(raw), judge, hasher)
+    return _dates(name, plain(raw), judge) if pa.types.is_temporal(kind) else raw
+
+
+def _uuid_text(column: Any) -> pa.Array:
+    each = column.to_pylist()
+    return pa.array([None if uuid is None else str(uuid) for uuid in each], pa.string())
+
+
+def _float_keys(name: str, column: Any, judge: Judge, hasher: Hasher) -> Keys:
+    """Keys of floats: of the whole numbers they are, or of their shortest text."""
+    if column.type != pa.float64():
+        wide = column.cast(pa.float32())
+        fraction = pc.not_equal(wide, pc.floor(wide))
+        judge.mark(name, pc.fill_null(fraction, False), NOT_SHORTEST)
+        column = wide
+    return hasher.column(column.cast(pa.float64()))
+
+
+def _whole_decimals(name: str, column: Any, judge: Judge, hasher: Hasher) -> Column:
+    """Decimals as the whole numbers they are; others are marked."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowException:
+        pass  # one has a fraction, or is too long
+    return _hashed(name, column.to_pylist(), judge, hasher)
+
+
+def _dates(name: str, column: Any, judge: Judge) -> Any:
+    """Dates as their text; times are marked."""
+    if not pa.types.is_date(column.type):
+        judge.mark_type(name, column, NOT_A_DATE)
+        return pa.nulls(len(column))
+    _, unit = time_layout(column.type)
+    ticks = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    ticks = np.asarray(ticks.cast(pa.int64()).fill_null(0))
+    days, rest = np.divmod(ticks, DAY // unit)
+    bad = (rest != 0) | (days < FIRST_DAY) | (days > LAST_DAY)
+    judge.mark(name, bad, NOT_A_DATE)
+    given = np.where(bad, 0, days).astype(np.int32)
+    return pa.array(given, mask=np.asarray(column.is_null())).cast(pa.date32()).cast(pa.string())
 
 
 def _mark_inexact(name: str, column: Any, judge: Judge) -> None:
@@ -159,7 +214,7 @@ def _not_finite(column: Any) -> Any:
 
 
 def _hashed(name: str, raw: list[object], judge: Judge, hasher: Hasher) -> Keys:
-    return hasher.payloads(_each(name, raw, judge, category, (MISSING, b"")))
+    return hasher.payloads(_each(name, raw, judge, hasher.read, (MISSING, b"")))
 
 
 def _each(
@@ -182,24 +237,38 @@ def _each(
 
 def people(name: str, raw: Raw, judge: Judge, hasher: Hasher) -> Keys:
     """Whose each row is, as keys; 7, 7.0 and "7" are the same person, whichever way a row came."""
-    made = person_bytes(name, raw, judge)
+    made = person_bytes(name, raw, judge, hasher.keyed_by)
     judge.mark(name, made.is_null(), NO_PERSON)
     return hasher.column(made)
 
 
-def person_bytes(name: str, raw: Raw, judge: Judge) -> pa.Array | pa.ChunkedArray:
-    """The person of each row as bytes, null where a row names none."""
+def person_bytes(name: str, raw: Raw, judge: Judge, keyed_by: str) -> pa.Array | pa.ChunkedArray:
+    """The person of each row as bytes, null where a row names none.
+
+    Where values are known by their text, "7.0" is person 7 and empty text is nobody.
+    """
+    by_text = keyed_by == BY_TEXT
     made = in_one_type(raw) if isinstance(raw, list) else plain(raw)
     if made is None:
-        return pa.array(_each(name, list(raw), judge, _person, None), pa.binary())
+        made = pa.array(_each(name, list(raw), judge, _person, None), pa.binary())
+        return _without_zeros(made) if by_text else made
     if pa.types.is_integer(made.type):
         return made.cast(pa.string()).cast(pa.binary())
     if pa.types.is_floating(made.type):
         return _whole(name, made, judge).cast(pa.string()).cast(pa.binary())
     if is_text(made.type) or pa.types.is_null(made.type):
-        return made.cast(pa.large_binary())
+        made = made.cast(pa.large_binary())
+        return _without_zeros(made) if by_text else made
     judge.mark_type(name, made, _wrong_type(made.type, "text or whole numbers"))
     return pa.nulls(len(made), pa.binary())
+
+
+def _without_zeros(texts: Any) -> Any:
+    """Text of whole numbers without .0, which floats are written with; null where it is empty."""
+    texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, texts.type), texts)
+    if not pc.any(pc.match_substring(texts, ".0")).as_py():
+        return texts
+    return pc.replace_substring_regex(texts, r"^(-?(?:0|[1-9][0-9]*))\.0+$", r"\1")
 
 
 def _whole(name: str, column: Any, judge: Judge) -> Any:

@@ -51,6 +51,7 @@ from pyramidion.privacy.ledger import Ledger, Line
 from pyramidion.records import widths_of
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
+from pyramidion.spelling import FACT as KEYED
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
@@ -134,6 +135,7 @@ class Lifecycle:
         """What keys of values are hashed with. Every snapshot carries it, so it opens nothing."""
         self.pins = Pins(catalogue, keys)
         self.names = Names(catalogue, keys, self.secret, self.pins)
+        self.keyed_by = catalogue.about(KEYED)
         noted = settings.levels is not None  # nodes and windows are compared by their noise
         self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
@@ -182,7 +184,7 @@ class Lifecycle:
         """Observe by this schema from now on, in the bins that were read last."""
         self.schema = schema
         cuts = self.readings.cuts(max(self.readings.of("bins"), default=0))
-        self.door = Door(schema.cut(cuts), self.settings, self.secret)
+        self.door = Door(schema.cut(cuts), self.settings, self.secret, self.keyed_by)
 
     def birth(self, window: int, above: Fraction | None = None) -> Birth:
         """Everything a window of this number is born with, under nodes that cost so much."""
@@ -245,7 +247,8 @@ class Lifecycle:
     def encoder_named(self, names: Collection[str]) -> Encoder:
         """Makes the keys of the tables of these names, in the bins that these say."""
         cuts = self.readings.cuts(max(map(read_from, names)))
-        return Encoder(self.schema.only(names).cut(cuts), self.secret, self.settings.dense_limit)
+        schema, limit = self.schema.only(names).cut(cuts), self.settings.dense_limit
+        return Encoder(schema, self.secret, limit, self.keyed_by)
 
     def recounted(self, number: int, batch: Batch) -> Observations:
         """Hot rows as they were counted: a blanked one weighs nothing."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.batches import Batch, Raw, columns_of, plain_type, take
+from pyramidion.checks import LARGEST, Value
 from pyramidion.encoding import Column, Encoder, TableShape, lookup_table
 from pyramidion.encoding_kernels import cut_all, find_all
 from pyramidion.errors import ObservationError, SchemaError
@@ -30,8 +31,9 @@ from pyramidion.judge import (
     times_of,
     values,
 )
-from pyramidion.schema import Continuous, Label, Schema
+from pyramidion.schema import Categorical, Continuous, Label, Schema
 from pyramidion.settings import Settings
+from pyramidion.spelling import BY_TEXT, KEYED_BY
 
 Errors = Literal["refuse", "skip"]
 
@@ -140,7 +142,9 @@ class Observations(Rows):
 class Door:
     """Turns batches into `Rows` and `Observations` of one schema under one secret."""
 
-    def __init__(self, schema: Schema, settings: Settings, secret: bytes) -> None:
+    def __init__(
+        self, schema: Schema, settings: Settings, secret: bytes, keyed_by: str = KEYED_BY
+    ) -> None:
         if schema.weight is not None and settings.p_min is None:
             raise SchemaError(
                 f"the schema weighs observations by column {schema.weight!r}, and nothing bounds "
@@ -148,7 +152,7 @@ class Door:
             )
         self.schema = schema
         self.settings = settings
-        self.encoder = Encoder(schema, secret, settings.dense_limit)
+        self.encoder = Encoder(schema, secret, settings.dense_limit, keyed_by)
         self._classes = {
             label.name: lookup_table(self.encoder.hasher, label.classes)
             for label in schema.labels
@@ -307,6 +311,40 @@ class Door:
             weights = np.floor(self.settings.weight_unit / np.where(good, propensity, 1.0))
         # Clipped again as integers: as a double, omega may be rounded up.
         return np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)
+
+
+def types_for(schema: Schema, keyed_by: str) -> dict[str, pa.DataType]:
+    """What columns of a format without types are read as: as text, but for those that are told.
+
+    A stream that knows values by their type has declared values that are not text: whole numbers,
+    numbers, booleans or bytes. A mixture with text is text, and its numbers then match nothing.
+
+    >>> late = Label("late", classes=[0, 1])
+    >>> schema = Schema(time="at", features=[Categorical("origin")], label=late)
+    >>> types_for(schema, "text"), types_for(schema, "type")
+    ({}, {'late': DataType(int64)})
+    """
+    if keyed_by == BY_TEXT:
+        return {}
+    declared = {f.name: f.domain for f in schema.features if isinstance(f, Categorical)}
+    declared |= {label.name: label.classes for label in schema.labels}
+    types = {name: _type(values) for name, values in declared.items()}
+    return {name: kind for name, kind in types.items() if kind != pa.string()}
+
+
+def _type(declared: Iterable[Value] | None) -> pa.DataType:
+    values = list(declared or ())
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {bytes}:
+        return pa.binary()
+    if not kinds or kinds & {str, bytes}:
+        return pa.string()
+    if float in kinds:
+        return pa.float64()
+    large = any(isinstance(value, int) and value > LARGEST // 2 for value in values)
+    return pa.uint64() if large else pa.int64()
 
 
 def _holds_text(raw: Raw) -> bool:

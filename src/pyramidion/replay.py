@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from pyramidion.batches import columns_of, joined, take
 from pyramidion.checks import checked_whole
 from pyramidion.errors import ObservationError
-from pyramidion.files import ROWS, DataFile, types_for
+from pyramidion.files import ROWS, DataFile
+from pyramidion.files_text import Types, declared
 from pyramidion.judge import Judge, times_of
 from pyramidion.schema import Schema
 
@@ -34,6 +35,7 @@ Times = NDArray[np.int64]
 Piece = tuple[pa.Table, Times | None]
 
 _MOST = 1 << 31
+UNTYPED = ("csv", "tsv")
 
 
 def in_order(
@@ -73,9 +75,15 @@ class Replay:
         self._order = self._streamable() if schema.time is not None else self._sources
         self._found: list[tuple[int, int]] | None = None
 
-    def chunks(self, *, skip: int = 0) -> Iterator[Piece]:
-        """Tables with their times, in order, without the first ``skip`` rows of that order."""
+    def chunks(self, *, skip: int = 0, types: Types | None = None) -> Iterator[Piece]:
+        """Tables with their times, in order, without the first ``skip`` rows of that order.
+
+        ``types`` are those of CSV columns whose declared values are not text, for a stream that
+        knows values by their type.
+        """
         checked_whole("rows to skip", skip, 0, 1 << 62)
+        for source in self._sources:
+            source.types = dict(types or {})
         pieces = self._sorted(skip) if self._order is None else _streamed(self._order, skip)
         return _in_chunks(pieces, self._chunk)
 
@@ -163,7 +171,7 @@ class _Scanned:
         self._file = file
         self._columns = list(schema.columns)
         self._time = schema.time
-        self._types = types_for(schema)
+        self.types: Types = {}
         self._held: list[pa.Table] | None = None
         if file.once:
             self._held = list(self._batches(self._columns))
@@ -253,9 +261,10 @@ class _Scanned:
         return times_of(name, columns_of(table, [name])[0][name], judge), judge.bad
 
     def _batches(self, columns: list[str]) -> Iterator[pa.Table]:
-        if self._held is not None:
-            return (table.select(columns) for table in self._held)
-        return self._file.batches(columns, types=self._types, rows=ROWS)
+        if self._held is None:
+            return self._file.batches(columns, types=self.types, rows=ROWS)
+        types = self.types if self._file.format in UNTYPED else {}
+        return (declared(table.select(columns), types) for table in self._held)
 
 
 def _filled(times: Times, bad: NDArray[np.bool_], carry: int) -> Times:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pyramidion.arrivals import Resume
 from pyramidion.counts.windows import Slots
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.observations import types_for
 from pyramidion.privacy.contributions import blocks_of
 from pyramidion.replay import Replay
 from pyramidion.schedule import Advance, Schedule
@@ -41,7 +42,8 @@ def rolled(
     """
     key, done = _key(lifecycle, history), taken(lifecycle, history)
     now = int(lifecycle.catalogue.about("clock", "0"))
-    for table, times in history.chunks(skip=done):
+    types = types_for(lifecycle.schema, lifecycle.keyed_by)
+    for table, times in history.chunks(skip=done, types=types):
         start = 0
         for stop in _cuts(lifecycle, history, times, table.num_rows):
             # A row from the future must not move the clock: all would be past its time.

@@ -21,6 +21,7 @@ from pyramidion.checks import Value, checked_items, checked_keys, checked_name, 
 from pyramidion.errors import SchemaError
 from pyramidion.features import Categorical, Continuous, Feature, feature_from_dict
 from pyramidion.label import Label, label_from_dict
+from pyramidion.spelling import spelled
 
 __all__ = ["Categorical", "Continuous", "Feature", "Label", "Schema", "Value"]
 
@@ -158,6 +159,17 @@ class Schema:
         named = zip(self.table_names, self.tables, strict=True)
         return frozenset(name for name, parts in named if not self.binned.keys().isdisjoint(parts))
 
+    def refuse_alike(self) -> None:
+        """Refuse declared values that are one where values are read by their text.
+
+        Not when a schema is made: streams that read values by their type may have such ones.
+        """
+        for feature in self.features:
+            if isinstance(feature, Categorical) and feature.domain is not None:
+                _refuse_alike(f"the domain of feature {feature.name!r}", feature.domain)
+        for label in self.labels:
+            _refuse_alike(f"the classes of label {label.name!r}", label.classes or ())
+
     def cut(self, cuts: Cuts) -> Schema:
         """Return the schema with bins cut at edges that were read from rows."""
         return self._with(
@@ -242,6 +254,28 @@ class Schema:
             return cls.from_dict({key: told[key] for key in told if key != "settings"})
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
+
+
+def _refuse_alike(what: str, values: Iterable[Value]) -> None:
+    seen: dict[object, Value] = {}
+    for value in values:
+        text = spelled(value)
+        if text is None:
+            raise SchemaError(
+                f"{what} holds {value!r}, which is a missing value; remove it, a missing value is "
+                f"never listed"
+            )
+        if isinstance(value, float) and abs(value) >= 2.0**53:
+            raise SchemaError(
+                f"{what} holds {value!r}, a float of 2^53 or more, which no row may have; write a "
+                f"whole number or text"
+            )
+        if text in seen:
+            raise SchemaError(
+                f"{what} holds {seen[text]!r} and {value!r}, which have the same text and count as "
+                f"the same value; keep one of them"
+            )
+        seen[text] = value
 
 
 def bare(table: str) -> str:

@@ -63,7 +63,7 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
 def _door(store: Lifecycle, arena: Arena) -> Door:
     """Makes the keys of some tables, in their bins."""
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
-    return Door(schema, store.settings, store.secret)
+    return Door(schema, store.settings, store.secret, store.keyed_by)
 
 
 def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:

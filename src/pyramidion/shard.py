@@ -160,8 +160,8 @@ def founded(shard: Shard, store: Path) -> bytes:
     return shard.roster.found(shard.name)
 
 
-def joining(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes, Registration]:
-    """Schema, settings and secret of a stream, and how a store registers as one more shard."""
+def joining(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes, str, Registration]:
+    """Schema, settings, secret and reading rule of a stream, and how a store registers in it."""
     shard.refuse_unsafe(store)
     roster, tables = shard.roster, tables_at(shard.tables)
     secret = roster.secret()
@@ -171,7 +171,8 @@ def joining(shard: Shard, store: Path) -> tuple[Schema, Settings, bytes, Registr
                 told = manifests.get(tables, member.manifest)
                 settings = Settings.from_dict(json.loads(told.settings))
                 registration = _registration(shard, roster, settings.shards)
-                return Schema.from_toml(told.schema), settings, secret, registration
+                schema = Schema.from_toml(told.schema)
+                return schema, settings, secret, told.keyed_by, registration
     finally:
         tables.close()
     raise StateError(

@@ -76,6 +76,8 @@ from pyramidion.shard import WHERE as MEETING
 from pyramidion.shard import Shard, founded, joining, refuse_sharing, refuse_unsharded
 from pyramidion.shards import Shards
 from pyramidion.sharing import Sharing
+from pyramidion.spelling import FACT as KEYED
+from pyramidion.spelling import KEYED_BY
 from pyramidion.status import Status, status_of
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home, Registration
@@ -198,10 +200,10 @@ class Pyramid:
         custodian: PublicKey | None = None,
     ) -> Self:
         """Make a new store that is one more shard of a stream, and counts as the others do."""
-        schema, settings, secret, registration = joining(shard, Path(path))
+        schema, settings, secret, keyed_by, registration = joining(shard, Path(path))
         sealed = vault, custodian
         of_stream = shard, secret, registration
-        return cls._created(path, schema, settings, keys, clock, sealed, of_stream)
+        return cls._created(path, schema, settings, keys, clock, sealed, of_stream, keyed_by)
 
     @classmethod
     def _created(
@@ -213,10 +215,11 @@ class Pyramid:
         clock: Clock,
         sealed: tuple[str | None, PublicKey | None],
         of_stream: tuple[Shard | None, bytes | None, Registration | None],
+        keyed_by: str = KEYED_BY,
     ) -> Self:
         shard, secret, registration = of_stream
         try:
-            about = {"schema": schema.to_toml()}
+            about = {"schema": schema.to_toml(), KEYED: keyed_by}
             about |= {"settings": json.dumps(settings.settled().to_dict())}
             about |= facts_of(*sealed, Path(path)) | {FACT: NONE, FOLLOWS: "nothing"}
             meeting = DataKey.new(MEETING)
@@ -354,6 +357,11 @@ class Pyramid:
     def settings(self) -> Settings:
         """The knobs, fixed when the store was made."""
         return self._lifecycle.settings
+
+    @property
+    def keyed_by(self) -> str:
+        """By what it knows values of open features: their "text"; in older stores their "type"."""
+        return self._lifecycle.keyed_by
 
     # --- rows in -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from pyramidion.storage.manifests import Manifest
 from pyramidion.storage.roster import Held, Roster, SharedWindow
 from pyramidion.storage.tables import MemoryTables
 
-MANIFEST = Manifest("one", "schema", "{}", 7, (), ())
+MANIFEST = Manifest("one", "schema", "{}", 7, (), (), "text")
 
 
 @pytest.fixture

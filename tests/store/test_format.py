@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from pyramidion import Pyramid
+from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
 from tests.store.stores import DAY, Stand, observed, rows, states, unpin
+from tests.store.test_snapshots_sent import sent
 
 NOW = module.FORMAT
 KEPT = Path(__file__).parent.parent / "data" / "store-format-1"
@@ -37,7 +39,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 8
+    assert version(stand.path) == module.FORMAT == 9
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
@@ -203,6 +205,33 @@ def test_a_store_of_format_1_goes_on(stand: Stand, kept: dict[str, object]) -> N
     stand.clock.pass_(100 * DAY)
     store.advance()
     assert stand.reopen().status().hot_rows == 0
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_store_of_format_1_knows_values_by_their_type(
+    stand: Stand, kept: dict[str, object], away: bool
+) -> None:
+    store = stand.open()
+    assert store.keyed_by == "type"
+    snapshot = sent(stand, store) if away else store.snapshot()
+    assert known(snapshot) == store._lifecycle.door.encoder.hasher.values([7, "7"]).tolist()
+    assert len(set(known(snapshot))) == 2
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_new_store_knows_values_by_their_text(stand: Stand, away: bool) -> None:
+    stand.create()
+    store = stand.reopen()
+    assert store.keyed_by == "text"
+    observed(store, rows(5))
+    stand.clock.pass_(10 * DAY)
+    store.advance()
+    assert len(set(known(sent(stand, store) if away else store.snapshot()))) == 1
+
+
+def known(snapshot: Snapshot) -> list[int]:
+    """What a snapshot makes of a number and of its text."""
+    return snapshot.encoder.hasher.values([7, "7"]).tolist()
 
 
 def test_the_store_of_format_1_is_small() -> None:

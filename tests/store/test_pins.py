@@ -64,6 +64,9 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "the key that names are hashed with": lambda path: written(
         path, "DELETE FROM about WHERE name = 'names'"
     ),
+    "whether values are known by their text or by their type": lambda path: written(
+        path, "UPDATE about SET value = 'type' WHERE name = 'keyed_by'"
+    ),
 }
 
 
@@ -115,7 +118,7 @@ def test_a_catalogue_that_lost_its_pins_is_refused(stand: Stand) -> None:
     vaulted(stand)
     stand.close()
     custody(stand.path)
-    written(stand.path, "DELETE FROM keys WHERE purpose LIKE 'pin of %'", "PRAGMA user_version = 7")
+    written(stand.path, "DELETE FROM keys WHERE purpose LIKE 'pin of %'", "PRAGMA user_version = 8")
     with pytest.raises(FormatError, match="has lost what pins its schema, settings and custodian"):
         stand.open()
 

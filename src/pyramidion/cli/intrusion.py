@@ -14,7 +14,7 @@ from pyramidion.errors import FormatError
 
 if TYPE_CHECKING:
     from pyramidion.intrusion import Reseed
-    from pyramidion.schema import Schema
+    from pyramidion.system import Pyramid
     from pyramidion.tampering import Damage
 
 
@@ -132,7 +132,7 @@ def _rows(damages: list[Damage], state: str) -> list[list[str]]:
 def rebuild(arguments: argparse.Namespace) -> None:
     """Count a window again."""
     with opened(arguments) as pyramid:
-        rows = None if arguments.rows is None else _read(arguments.rows, pyramid.schema)
+        rows = None if arguments.rows is None else _read(arguments.rows, pyramid)
         done = pyramid.rebuild(arguments.window, rows, why=arguments.why, share=arguments.share)
     if arguments.json:
         paid = {"charged": float(done.charged), "charged_exact": str(done.charged)}
@@ -143,10 +143,12 @@ def rebuild(arguments: argparse.Namespace) -> None:
         print(f"rebuilt window {done.window} from {several(done.rows, 'row')}; it paid {cost}")
 
 
-def _read(path: str, schema: Schema) -> Any:
+def _read(path: str, pyramid: Pyramid) -> Any:
     """All rows of a file: a window is counted again whole or not at all."""
     from pyramidion.batches import joined
-    from pyramidion.files import DataFile, types_for
+    from pyramidion.files import DataFile
+    from pyramidion.observations import types_for
 
-    tables = list(DataFile(path).batches(schema.columns, types=types_for(schema)))
+    types = types_for(pyramid.schema, pyramid.keyed_by)
+    tables = list(DataFile(path).batches(pyramid.schema.columns, types=types))
     return joined(tables) if tables else []

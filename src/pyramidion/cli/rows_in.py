@@ -197,14 +197,16 @@ def _sealed(status: Status) -> int:
 
 def observe(arguments: argparse.Namespace) -> None:
     """Take in new rows."""
-    from pyramidion.files import ROWS, DataFile, types_for
+    from pyramidion.files import ROWS, DataFile
+    from pyramidion.observations import types_for
 
     file = DataFile(arguments.file, format=arguments.format)
     totals, pace = Totals(), Pace()
     with opened(arguments) as pyramid:
         _say_history(pyramid)
         schema, most = pyramid.schema, min(ROWS, pyramid.settings.window_rows or ROWS)
-        batches = file.batches(schema.columns, types=types_for(schema), rows=most)
+        types = types_for(schema, pyramid.keyed_by)
+        batches = file.batches(schema.columns, types=types, rows=most)
         with (
             bar(arguments, "observe", file.rows_hint) as progress,
             Stop() as stop,

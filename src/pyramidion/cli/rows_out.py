@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyramidion.guarantee import Guarantee
     from pyramidion.learn.models import Model
     from pyramidion.learn.training_set import TrainingSet
-    from pyramidion.schema import Schema
     from pyramidion.system import Pyramid
 
 
@@ -87,7 +86,7 @@ def featurize(arguments: argparse.Namespace) -> None:
         snapshot = pyramid.snapshot()
         tables = (
             snapshot.featurize(batch, threads=os.cpu_count() or 1)
-            for batch in _asked(file, pyramid.schema)
+            for batch in _asked(file, pyramid)
         )
         none = pa.schema([(name, pa.float32()) for name in snapshot.names])
         _write(arguments, tables, none, snapshot.guarantee, file.rows_hint)
@@ -101,11 +100,12 @@ def _file(arguments: argparse.Namespace) -> DataFile:
     return DataFile(arguments.file, format=arguments.format)
 
 
-def _asked(file: DataFile, schema: Schema) -> Iterator[pa.Table]:
+def _asked(file: DataFile, pyramid: Pyramid) -> Iterator[pa.Table]:
     """The features of a file's rows, batch by batch."""
-    from pyramidion.files import types_for
+    from pyramidion.observations import types_for
 
-    return file.batches(schema.feature_names, types=types_for(schema))
+    types = types_for(pyramid.schema, pyramid.keyed_by)
+    return file.batches(pyramid.schema.feature_names, types=types)
 
 
 def _write(
@@ -203,7 +203,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
     file = _file(arguments)
     with opened(arguments, reading=True) as pyramid:
-        model, rows = _model(pyramid, arguments), _asked(file, pyramid.schema)
+        model, rows = _model(pyramid, arguments), _asked(file, pyramid)
         answers = pyramid.predict_proba if arguments.probabilities else pyramid.predict
         names, kind = _columns(model, arguments.probabilities)
         first = list(islice(rows, 1))

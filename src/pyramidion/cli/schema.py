@@ -72,6 +72,7 @@ def check(arguments: argparse.Namespace) -> None:
     from pyramidion.schema import Schema
 
     schema = Schema.from_toml(arguments.file)
+    schema.refuse_alike()
     limit = _dense_limit(arguments.file)
     tables = [
         {"table": name, "kind": _kind(schema.codes(parts), len(parts), limit), "rows": rows}

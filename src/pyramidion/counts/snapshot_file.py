@@ -34,12 +34,14 @@ from pyramidion.observations import Door
 from pyramidion.schema import Continuous, Schema
 from pyramidion.settings import Settings
 from pyramidion.signed import canonical, sign, unsign
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 
 Clock = Callable[[], float] | HighWater
 """Seconds since 1970; or a clock that several snapshots share, and that never goes back."""
 
 KIND = "snapshot"
-FORMAT = 1
+FORMATS = {1: BY_TYPE, 2: BY_TEXT}
+"""The format says by what a stream knows values: no older version reads them otherwise."""
 LIFE = 86_400_000_000
 """Microseconds that a snapshot lives at most: what was withdrawn is gone everywhere then."""
 
@@ -90,7 +92,7 @@ def snapshot_from(
     It refuses to featurize from its expiry on, whatever becomes of the network and the clock.
     """
     header, payload = unsign(data, KIND, stream, verifier)
-    if header.get("format") != FORMAT:
+    if header.get("format") not in FORMATS:
         raise FormatError("this snapshot is of a format that this version cannot read; upgrade")
     try:
         return _read(header, payload, clock)
@@ -115,8 +117,9 @@ def arena_of(snapshot: Snapshot) -> Arena:
 def told_of(snapshot: Snapshot, arena: Arena, stream: str) -> dict[str, object]:
     """What the header says, but for the time."""
     schema, settings = snapshot._door.schema, snapshot._door.settings.to_dict()
+    keyed_by = snapshot.encoder.hasher.keyed_by
     return {
-        "format": FORMAT,
+        "format": next(number for number, rule in FORMATS.items() if rule == keyed_by),
         "stream": stream,
         "schema": schema.to_dict(),
         "cuts": _cuts(schema),
@@ -161,7 +164,7 @@ def door_of(header: Mapping[str, Any], secret: bytes) -> Door:
     told = {name: math.inf if v == "inf" else v for name, v in header["settings"].items()}
     cuts = {name: tuple(map(float, edges)) for name, edges in header["cuts"]["edges"].items()}
     schema = Schema.from_dict(header["schema"]).cut(Cuts(int(header["cuts"]["window"]), cuts))
-    return Door(schema, Settings.from_dict(told), secret)
+    return Door(schema, Settings.from_dict(told), secret, FORMATS[header["format"]])
 
 
 def promise_of(header: Mapping[str, Any]) -> Guarantee:

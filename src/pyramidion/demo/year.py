@@ -22,6 +22,7 @@ from sklearn.metrics import log_loss
 from pyramidion.demo.flights import BEGIN, DAY, Flights
 from pyramidion.demo.models import NAMES, Floats, estimators
 from pyramidion.demo.raw import Twins
+from pyramidion.files_text import Types
 from pyramidion.replay import Piece, Replay
 from pyramidion.settings import Settings
 from pyramidion.status import Status
@@ -118,7 +119,7 @@ class Days(Replay):
         self.first, self.last = int(self._times[0]), int(self._times[-1])
         self.fingerprint = blake2b(repr((self.rows, self.first, self.last)).encode()).digest()
 
-    def chunks(self, *, skip: int = 0) -> Iterator[Piece]:
+    def chunks(self, *, skip: int = 0, types: Types | None = None) -> Iterator[Piece]:  # noqa: ARG002
         """The flights of one day after the other."""
         days = self._times // (DAY * MICRO)
         ends = [*(np.flatnonzero(np.diff(days)) + 1), self.rows]

@@ -25,6 +25,7 @@ from pyramidion.extras import refuse_missing
 from pyramidion.features import Categorical, Continuous, Feature
 from pyramidion.hashing import Hasher, Keys
 from pyramidion.schema import Schema
+from pyramidion.spelling import BY_TYPE
 
 MOST_ROWS = 2**22
 """Trees learn the newest rows, at most so many: they must all be in memory at once."""
@@ -163,7 +164,7 @@ class Coded(_Writer):
 
 def _places(position: int, column: pa.Array, bits: int) -> Keys:
     """Where each value of a feature falls among 2^bits places."""
-    keys = Hasher(b"raw rows %d" % position).column(column)
+    keys = Hasher(b"raw rows %d" % position, BY_TYPE).column(column)
     places: Keys = (keys >> np.uint64(64 - bits)).astype(np.int64)
     return places
 

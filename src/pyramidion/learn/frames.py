@@ -40,9 +40,11 @@ class Frame:
     def batch(self, names: Sequence[str]) -> Batch:
         """The named columns."""
         if not self.by_position:
-            return Batch(*columns_of(self.source, names))
-        taken = {name: self._at(self.names.index(name)) for name in names if name in self.names}
-        return Batch(taken, len(self.source))
+            taken, length = columns_of(self.source, names)
+        else:
+            places = {name: self.names.index(name) for name in names if name in self.names}
+            taken, length = {n: self._at(at) for n, at in places.items()}, len(self.source)
+        return Batch({name: _wide(column) for name, column in taken.items()}, length)
 
     def _at(self, position: int) -> Raw:
         source = self.source
@@ -70,6 +72,13 @@ class Frame:
         if hasattr(source, "columns"):
             return source.schema[name]
         return source.dtype
+
+
+def _wide(column: Raw) -> Raw:
+    """Short floats as doubles: an array has one type for all, and scikit-learn asks for either."""
+    if not isinstance(column, list) and column.type in (pa.float16(), pa.float32()):
+        return column.cast(pa.float64())
+    return column
 
 
 def _declared(dtype: Any) -> Kind:

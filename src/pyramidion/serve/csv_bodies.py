@@ -14,9 +14,8 @@ import pyarrow as pa
 from pyramidion.batches import joined
 from pyramidion.draft import draft_of
 from pyramidion.errors import FormatError, ObservationError, SchemaError, TooLargeError
-from pyramidion.files import TextFile, types_for
-from pyramidion.files_text import BLOCK
-from pyramidion.schema import Schema
+from pyramidion.files import TextFile
+from pyramidion.files_text import BLOCK, Types
 from pyramidion.web.limits import Limits
 
 CSV = "text/csv"
@@ -27,11 +26,11 @@ _BLANK = re.compile(
 _FIELD = re.compile(rb'(?:"[^"]*+")*+[^,\r\n]*+(,?)')  # as Arrow reads it; never goes back
 
 
-def rows_in_csv(body: bytes, schema: Schema, columns: Sequence[str], limits: Limits) -> pa.Table:
+def rows_in_csv(body: bytes, columns: Sequence[str], types: Types, limits: Limits) -> pa.Table:
     """The rows of a body, with these columns of the schema."""
     _refuse_wide(body, limits)
     tables, rows = [pa.schema([(name, pa.string()) for name in columns]).empty_table()], 0
-    for table in _file(body).batches(columns, types=types_for(schema)):
+    for table in _file(body).batches(columns, types=types):
         rows += table.num_rows
         if rows > limits.rows:
             raise TooLargeError(f"a request may have {limits.rows} rows here; send several")

@@ -103,8 +103,8 @@ class Taken:
             stream = let_in(ROUTE, service, caller, name)
             service.admission.enter(place)
             self._scope[PLACE] = place
-            body, schema = self._body(), stream.pyramid.schema
-            rows, number = rows_from(body, JSON, service.limits, Wanted(schema, schema.columns))
+            body, columns = self._body(), Wanted.of(stream.pyramid, stream.pyramid.schema.columns)
+            rows, number = rows_from(body, JSON, service.limits, columns)
             arrival = Arrival(rows, key, sender=caller.id, content=content_of(body, JSON, key))
             stream.observe_for(self._observed, arrival, number, len(body))
         except Exception as problem:

@@ -114,14 +114,12 @@ async def rows_of(call: Call, wanted: Wanted, key: str | None = None) -> Rows:
 
 def observed(call: Call) -> Wanted:
     """What rows that are observed have: all columns."""
-    schema = call.pyramid.schema
-    return Wanted(schema, schema.columns)
+    return Wanted.of(call.pyramid, call.pyramid.schema.columns)
 
 
 def asked_for(call: Call) -> Wanted:
     """What rows that are asked for have: the features."""
-    schema = call.pyramid.schema
-    return Wanted(schema, schema.feature_names)
+    return Wanted.of(call.pyramid, call.pyramid.schema.feature_names)
 
 
 async def read_by(call: Call, what: str) -> None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pyramidion.schema import Schema
+from pyramidion.files_text import Types
+from pyramidion.observations import types_for
 from pyramidion.serve.csv_bodies import CSV, rows_in_csv
+from pyramidion.system import Pyramid
 from pyramidion.web.arrow_bodies import table_from
 from pyramidion.web.bodies import ARROW, JSON, rows_in_json
 from pyramidion.web.limits import Limits
 
 
 class Wanted(NamedTuple):
-    """What rows of a stream are to have: some columns of its schema. Text says no types."""
+    """What rows of a stream are to have: some columns of its schema, and types of those in CSV."""
 
-    schema: Schema
     columns: Sequence[str]
+    types: Types
+
+    @classmethod
+    def of(cls, pyramid: Pyramid, columns: Sequence[str]) -> Wanted:
+        """Some columns of a stream's schema."""
+        return cls(columns, types_for(pyramid.schema, pyramid.keyed_by))
 
 
 def rows_from(body: bytes, kind: str, limits: Limits, wanted: Wanted) -> tuple[Any, int]:

@@ -155,7 +155,8 @@ def _recipe(
     parts = 1 + int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     spread = max(1, min(SPREAD * context.defaultParallelism, len(layout.tables), parts - 1))
     secret = layout.secret
-    about = door.schema, door.settings, secret, layout, slots, latest
+    keyed_by = door.encoder.hasher.keyed_by
+    about = door.schema, door.settings, secret, layout, slots, latest, keyed_by
     return Recipe(*about, parts, spread, partials.HELD)
 
 

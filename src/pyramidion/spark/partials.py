@@ -60,6 +60,7 @@ class Recipe:
     slots: Slots | None
     """None: all rows are of one window."""
     latest: int | None
+    keyed_by: str
     parts: int
     spread: int
     """Over how many parts the tables of one window are spread."""
@@ -68,12 +69,12 @@ class Recipe:
     @cached_property
     def door(self) -> Door:
         """Judges rows and makes their keys, as the store's own does."""
-        return Door(self.schema, self.settings, self.secret)
+        return Door(self.schema, self.settings, self.secret, self.keyed_by)
 
     def part(self, slot: int, table: int) -> int:
         """The part of the shuffle that takes a table of a window; the first one takes facts.
 
-        >>> Recipe.part(Recipe(None, None, b"", None, None, None, parts=9, spread=4), 3, 6)
+        >>> Recipe.part(Recipe(None, None, b"", None, None, None, "text", parts=9, spread=4), 3, 6)
         7
         """
         return 1 + (slot * self.spread + table % self.spread) % (self.parts - 1)

@@ -22,7 +22,7 @@ from pyramidion.counts.estimates import Studied
 from pyramidion.counts.layout import Layout, Table
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import (
-    FORMAT,
+    FORMATS,
     LIFE,
     Clock,
     arena_of,
@@ -91,7 +91,7 @@ def card_from(
 ) -> Card:
     """The card of a stream in bytes that a service signed; ``clock`` in seconds, as a store's."""
     header, payload = unsign(data, KIND, stream, verifier)
-    if header.get("format") != FORMAT:
+    if header.get("format") not in FORMATS:
         raise FormatError("this card is of a format that this version cannot read; upgrade")
     try:
         return _read(header, payload, clock)

@@ -5,7 +5,8 @@ totals and arrival times are public. Deleted pages stay in the write-ahead log u
 it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
 ``sqlite_sequence`` remembers.
 
-    about       name, value       schema, settings, the store key's name, counters
+    about       name, value       schema, settings, the store key's name, counters, by what
+                                  open values are known
     keys        wrapped data keys
     windows     number, state, borders, row total
     nodes       nodes of a tree of windows: level, place among those of it, state
@@ -41,8 +42,10 @@ from typing import Any
 
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
+from pyramidion.spelling import BY_TYPE
+from pyramidion.spelling import FACT as KEYED
 
-FORMAT = 8
+FORMAT = 9
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
@@ -158,6 +161,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute("UPDATE batches SET came = arrived"),
         db.execute("UPDATE past_steps SET came_first = start, came_last = stop"),
     ),
+    8: lambda db: db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (KEYED, BY_TYPE)),
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

@@ -14,13 +14,15 @@ from typing import Any
 
 from pyramidion.counts.layout import Layout, Table
 from pyramidion.errors import FormatError
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 from pyramidion.storage.blocks import Generation, Span
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.roster import Held
 from pyramidion.storage.tables import TableStore
 
 PIECE = 1 << 20  # bytes of a chunk
-VERSION = 1
+VERSIONS = {1: BY_TYPE, 2: BY_TEXT}
+"""The version says by what the stream knows values, so that no older one joins it."""
 
 Laid = tuple[int, int, list[dict[str, Any]]]
 """Labels, weight and tables of a layout."""
@@ -54,6 +56,8 @@ class Manifest:
     windows: tuple[Told, ...]
     layouts: tuple[Laid, ...]
     """How tables are laid out; most windows share one."""
+    keyed_by: str
+    """By what the stream knows the values of open categories."""
 
     def layout(self, window: Told, secret: bytes) -> Layout:
         """How the tables of a window are laid out."""
@@ -61,17 +65,21 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """JSON."""
-        return json.dumps({"version": VERSION} | asdict(self)).encode()
+        told = asdict(self)
+        keyed_by = told.pop("keyed_by")
+        version = next(number for number, rule in VERSIONS.items() if rule == keyed_by)
+        return json.dumps({"version": version} | told).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray, where: str) -> Manifest:
         """What `to_bytes` made."""
         told = json.loads(data)
-        if told.pop("version", None) != VERSION:
+        version = told.pop("version", None)
+        if version not in VERSIONS:
             raise FormatError(f"a manifest at {where} is of a newer version; upgrade pyramidion")
         windows = tuple(Told(**window) for window in told.pop("windows"))
         layouts = tuple((int(a), int(b), list(c)) for a, b, c in told.pop("layouts"))
-        return cls(windows=windows, layouts=layouts, **told)
+        return cls(windows=windows, layouts=layouts, keyed_by=VERSIONS[version], **told)
 
 
 def laid(layout: Layout) -> Laid:

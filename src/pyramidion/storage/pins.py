@@ -10,6 +10,7 @@ of keys, where every renewal wraps it anew. A store is opened only if its facts 
     shard               which shard of which stream the store is
     store               what its keys are called in the holder
     secret, names       which keys values and names are hashed with
+    keyed_by            whether values are known by their text or by their type
 
 A fact is changed with `Pins.note`, in one transaction with its digest. An earlier digest cannot be
 put back once the store key was renewed, which every erasure and release does. Triggers and views,
@@ -39,6 +40,7 @@ FACTS = {
     "store": "its name in the key holder",
     "secret": "the key that values are hashed with",
     "names": "the key that names are hashed with",
+    "keyed_by": "whether values are known by their text or by their type",
 }
 """What is pinned, and its description in messages."""
 PROGRAMS = "triggers or views, of which a catalogue has none"

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyramidion.errors import FormatError, SchemaError, StateError
+from pyramidion.spelling import BY_TEXT, BY_TYPE
 from pyramidion.storage.ciphers import new_key
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
@@ -124,8 +125,11 @@ def _theirs(table: pa.Table, header: Header, order: Order) -> NDArray[np.bool_]:
             f"the column of the schema's unit"
         )
     raw = records.batch_of(table.select([order.column])).columns[order.column]
-    people = person_bytes(order.column, raw, Judge(table.num_rows))
-    same = pc.equal(people, pa.scalar(str(order.person).encode(), people.type))
+    # Only streams that know values by their type have a person whose name is empty.
+    keyed_by = BY_TEXT if order.person != "" else BY_TYPE
+    people = person_bytes(order.column, raw, Judge(table.num_rows), keyed_by)
+    (person,) = person_bytes(order.column, [str(order.person)], Judge(1), keyed_by)
+    same = pc.equal(people, pa.scalar(person.as_py(), people.type))
     found: NDArray[np.bool_] = np.asarray(pc.fill_null(same, False))
     return found
 
