@@ -71,14 +71,19 @@ class Taken:
             for member, *more in zip(self.bundle.members, *each, strict=True)
         ]
 
-    def fresh(self) -> Fresh:
-        """The batch that it becomes."""
+    def since(self, now: int, *, history: bool) -> int:
+        """When its first row arrived: rows of a history at the times that they say themselves."""
+        times = self.bundle.found.times
+        return now if times is None or not history else min(int(times.min()), now)
+
+    def fresh(self, since: int) -> Fresh:
+        """The batch that it becomes, whose first row arrived then."""
         keys = [member.once for member in self.bundle.members]
         lie = self.counts
         if lie is not None and len(self.parts) > 1:
             lie = lie[_order(self.parts)]
         receipts = list(zip(keys, self.receipts(), strict=True))
-        return Fresh(self.number, self.appended, receipts, self.windows, lie)
+        return Fresh(self.number, self.appended, receipts, self.windows, lie, since)
 
 
 class Commit:
@@ -167,10 +172,11 @@ class Commit:
 
     # --- all or nothing ----------------------------------------------------------------
 
-    def commit(self, note: Callable[[int], None]) -> None:
+    def commit(self, note: Callable[[int], None], *, history: bool) -> None:
         """Make all that was added durable, in one transaction with what ``note`` notes.
 
-        That is called with the number of the last batch.
+        That is called with the number of the last batch. Rows of a ``history`` say themselves when
+        they arrived.
         """
         for each in self.taken:
             each.appended.written.result()
@@ -178,7 +184,7 @@ class Commit:
             self._lifecycle.hot.sync(self.taken[-1].appended)
         reach("commit.before")
         catalogue, hot = self._lifecycle.catalogue, self._lifecycle.hot
-        fresh = [each.fresh() for each in self.taken]
+        fresh = [each.fresh(each.since(self._now, history=history)) for each in self.taken]
         with catalogue.transaction():
             self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
             stored = hot.acknowledge(fresh, self._now, self._came)

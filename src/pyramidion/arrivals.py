@@ -39,8 +39,11 @@ class Taker(Protocol):
     def ready(self) -> None:
         """Wait until a batch can be taken; what keeps it from sealing is raised here."""
 
-    def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
-        """Take a batch by its number, once it is hot; it is sealed later."""
+    def take(self, number: int, arrived: tuple[int, int], table: pa.Table, parts: Parts) -> None:
+        """Take a batch by its number, once it is hot; it is sealed later.
+
+        Its first and its last row ``arrived`` then.
+        """
 
     def leave(self, batches: list[int]) -> None:
         """Seal these, where that is not done yet: they leave the hot window."""
@@ -187,7 +190,8 @@ class Arrivals:
                 _answer_refused(group, refused, answers)
             for each in taken:
                 if vault is not None:
-                    vault.take(each.number, now, each.table, each.windows)
+                    since = each.since(now, history=origin[1])
+                    vault.take(each.number, (since, now), each.table, each.windows)
         for call in self.taken:
             for each in taken:
                 call(each.number, each.bundle.found, each.bundle.batch)
@@ -246,7 +250,7 @@ class Arrivals:
                 if not commit.add(bundle, last=number == len(bundles)):
                     break
             if commit.taken:
-                commit.commit(lambda last: self._note(last, origin))
+                commit.commit(lambda last: self._note(last, origin), history=origin[1])
                 self._clock.rows_came(times[0], history=origin[1])
         except BaseException:
             commit.take_back()

@@ -4,7 +4,8 @@ Batches are cut where count windows end, so that every row meets its own window 
 is populating. Near the end of the history they are also cut where hot steps end, so that the
 rows which stay hot lie in the steps they would lie in had they come one by one. Earlier rows
 pass through the hot window in larger pieces: fewer erasures, the same tables. Where people are
-protected, batches are cut where blocks end: all rows of a batch arrive in one.
+protected, batches are cut where blocks end: all rows of a batch arrive in one. Where there is a
+vault, they are cut where spans of its files end.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ def _cuts(
     windows, steps = Slots.of_windows(settings), Slots.of_steps(settings)
     if windows is not None:
         ends.update(_changes(windows.all_at(times)))
+    if lifecycle.catalogue.about("vault", ""):
+        spans = Slots(settings.vault_every_us, settings.origin_us)
+        ends.update(_changes(spans.all_at(times)))
     blocks = blocks_of(lifecycle.schema, settings)
     if blocks is not None:
         ends.update(_changes(blocks.all_at(times)))

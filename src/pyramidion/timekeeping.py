@@ -170,12 +170,14 @@ class Timekeeping:
             start = self._start_of(step, move)
             run("UPDATE steps SET start = ? WHERE number = ?", start, step.number)
         run(
-            "UPDATE batches SET arrived = arrived + ?, came = came + ? WHERE step >= ?",
-            *(move.later, move.later, move.step),
+            "UPDATE batches SET arrived = arrived + ?, since = since + ?, came = came + ? "
+            "WHERE step >= ?",
+            *(move.later, move.later, move.later, move.step),
         )
         self._date_windows(move)
         for table, column in (
             ("batches", "arrived"),
+            ("batches", "since"),
             ("batches", "came"),
             ("past_steps", "start"),
             ("past_steps", "stop"),

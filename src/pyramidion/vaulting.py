@@ -71,6 +71,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         store.present,
         folder,
         log,
+        store.schema.time,
     )
     vault: Vault = _part("vault").Vault(told, surroundings)
     store.erasing.append(lambda *_: vault.losing())

@@ -144,7 +144,7 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
         db.executescript(
             "DROP TABLE shared; DROP TABLE members; "
             "ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
-            "ALTER TABLE batches DROP COLUMN came;"
+            "ALTER TABLE batches DROP COLUMN came; ALTER TABLE batches DROP COLUMN since;"
             "ALTER TABLE past_steps DROP COLUMN came_first;"
             "ALTER TABLE past_steps DROP COLUMN came_last;"
             "UPDATE about SET value = json_remove(value, '$.windows', '$.tree_radix', "

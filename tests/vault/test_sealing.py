@@ -9,11 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pyramidion import FormatError, KeyHolderError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.audit_log import AUDIT_LOG, AuditLog
+from pyramidion.files import DataFile
+from pyramidion.replay import in_order
 from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
@@ -46,6 +50,43 @@ class Log:
 
 def _place(stand: Stand) -> Path:
     return Path(str(stand.vault))
+
+
+def _imported(stand: Stand) -> Pyramid:
+    """A store that took four weeks of history, one row each hour, an hour ago."""
+    store = stand.create(hot_window="2d", count_window="28d", vault_every="1d")
+    hours = START - 28 * DAY + HOUR * np.arange(28 * 24)
+    table = pa.concat_tables(rows(1, float(at)) for at in hours)
+    pq.write_table(table, stand.folder / "history.parquet")
+    list(store.replay(in_order([DataFile(stand.folder / "history.parquet")], store.schema)))
+    vault_of(store).carry()
+    return store
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize(("day", "length"), [(0, 24), (13, 24), (13.25, 1), (27, 24)])
+def test_rows_of_a_history_are_found_by_event_time(
+    stand: Stand, day: float, length: int, reopened: bool
+) -> None:
+    store = _imported(stand)
+    vault = vault_of(stand.reopen() if reopened else store)
+    vault.seal()
+    first = int((START + (day - 28) * DAY) * US)
+    last = first + length * HOUR * US
+    files = vault.files(first, last)
+    assert len(files) <= 2
+    arrived = [at for f in vault.envelopes(first, last) for at in _arrivals(vault, f)]
+    assert len([at for at in arrived if first <= at < last]) == length
+    for file in files:
+        assert last - DAY * US <= file.last
+        assert file.first <= first + DAY * US
+
+
+def _arrivals(vault: Any, envelope: Envelope) -> list[int]:
+    table = opened(vault, envelope)
+    times = [int(at * US) for at in table["t"].to_pylist()]
+    assert times == table[ARRIVED].to_pylist()
+    return times
 
 
 def _aged(stand: Stand, **settings: Any) -> Pyramid:

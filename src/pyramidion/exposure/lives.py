@@ -150,9 +150,9 @@ class Lives:
 
     def _hot_steps(self) -> Iterator[StepLife]:
         batches: dict[int, list[Came]] = {}
-        query = "SELECT step, came, arrived, rows FROM batches ORDER BY came"
+        query = "SELECT step, came, since, arrived, rows FROM batches ORDER BY came"
         for row in self._catalogue.all(query):
-            part = Came(row["came"], row["came"], row["rows"], (row["arrived"], row["arrived"]))
+            part = Came(row["came"], row["came"], row["rows"], (row["since"], row["arrived"]))
             batches.setdefault(row["step"], []).append(part)
         for number in sorted(batches):
             yield self._replayed(StepLife(number, tuple(batches[number]), None))

@@ -61,10 +61,12 @@ PAST_STEPS = """CREATE TABLE past_steps (
     rows INTEGER NOT NULL, left INTEGER NOT NULL) STRICT;"""
 CAME = (
     "ALTER TABLE batches ADD COLUMN came INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE batches ADD COLUMN since INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE past_steps ADD COLUMN came_first INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE past_steps ADD COLUMN came_last INTEGER NOT NULL DEFAULT 0",
 )
-"""When rows came by the clock: rows of a history arrive at the times that they say themselves."""
+"""When rows came by the clock: rows of a history arrive at the times that they say themselves,
+the first of a batch at ``since``."""
 VAULT_FILES = """CREATE TABLE vault_files (
     name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
     first_batch INTEGER NOT NULL, last_batch INTEGER NOT NULL, rows INTEGER NOT NULL,
@@ -158,7 +160,7 @@ MIGRATIONS: dict[int, Migration] = {
     6: lambda db: db.execute(SHARED),
     7: lambda db: (
         *(db.execute(each) for each in CAME),
-        db.execute("UPDATE batches SET came = arrived"),
+        db.execute("UPDATE batches SET came = arrived, since = arrived"),
         db.execute("UPDATE past_steps SET came_first = start, came_last = stop"),
     ),
     8: lambda db: db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (KEYED, BY_TYPE)),

@@ -215,6 +215,8 @@ class Fresh:
     """How each arrival in it is recognised, and its receipt."""
     parts: Parts
     counted: NDArray[np.bool_] | None = None
+    since: int | None = None
+    """When its first row arrived, if not with all others: it is of a history."""
 
     @property
     def receipt(self) -> Receipt:
@@ -335,15 +337,16 @@ class HotWindow:
         made = [each.stored() for each in fresh]
         rows = sum(stored.receipt.accepted for stored in made)
         run("UPDATE steps SET rows = rows + ? WHERE number = ?", rows, step.number)
-        for stored in made:
+        for stored, each in zip(made, fresh, strict=True):
             run(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)",
                 stored.number,
                 step.number,
                 stored.receipt.accepted,
                 now,
                 stored.sealed(step.key),
                 came,
+                now if each.since is None else each.since,
             )
         digests = [digest for each in fresh for digest in each.digests()]
         self._catalogue.run_all("INSERT INTO arrivals VALUES (?, ?, ?)", digests)
@@ -443,7 +446,7 @@ class HotWindow:
         for step in steps:
             self._catalogue.run(
                 "INSERT OR REPLACE INTO past_steps "
-                "SELECT step, min(arrived), max(arrived), sum(rows), ?, min(came), max(came) "
+                "SELECT step, min(since), max(arrived), sum(rows), ?, min(came), max(came) "
                 "FROM batches WHERE step = ? GROUP BY step",
                 at,
                 step.number,

@@ -5,7 +5,7 @@ store's and the file's name as the prefix of what every module's tag vouches for
 a page of one, cannot stand in for another. The prefix is not in the file.
 
 Beside the columns of a batch a row has three that begin with an underscore: the number of
-its batch, when that arrived (microseconds since 1970) and the window it was counted in.
+its batch, when it arrived (microseconds since 1970) and the window it was counted in.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pyramidion.errors import FormatError, SchemaError
 from pyramidion.vault.envelope import Header
@@ -30,9 +31,12 @@ FEW = 4  # numbers repeat where at most one of so many differs from all others
 
 
 def marked(
-    table: pa.Table, batch: int, arrived: int, windows: Sequence[tuple[int, int]]
+    table: pa.Table,
+    batch: int,
+    arrived: int | NDArray[np.int64],
+    windows: Sequence[tuple[int, int]],
 ) -> pa.Table:
-    """A batch with its number, its arrival and the window of each row.
+    """A batch with its number, and the arrival and the window of each row.
 
     ``windows``: window and number of rows, in the order the rows lie.
     """
@@ -40,7 +44,7 @@ def marked(
     numbers = np.repeat([w for w, _ in windows], [n for _, n in windows]).astype(np.int64)
     own = {
         BATCH: np.full(rows, batch, np.int64),
-        ARRIVED: np.full(rows, arrived, np.int64),
+        ARRIVED: np.broadcast_to(np.asarray(arrived, np.int64), rows),
         WINDOW: numbers,
     }
     for name in OWN:

@@ -20,10 +20,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from pyramidion.batches import columns_of
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import StateError
+from pyramidion.judge import Judge, times_of
 from pyramidion.killpoints import reach
 from pyramidion.storage.disk import sync
 from pyramidion.storage.hot import Parts
@@ -32,7 +36,7 @@ from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
 from pyramidion.vault.files import know, told_of
 from pyramidion.vault.parquet import BLANK, marked
-from pyramidion.vault.surroundings import Surroundings
+from pyramidion.vault.surroundings import Arrived, Surroundings
 
 QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
 
@@ -47,7 +51,7 @@ class Sealer:
     def __init__(self, store: Surroundings, custodian: PublicKey, folder: Path) -> None:
         self._catalogue, self._keys, self._hot = store.catalogue, store.keys, store.hot
         self._settings, self._arrivals = store.settings, store.arrivals
-        self._log, self._present = store.log, store.present
+        self._log, self._present, self._time = store.log, store.present, store.time
         self._custodian, self._folder = custodian, folder
         self._store = store.catalogue.about("store")
         self._slots = Slots(store.settings.vault_every_us, store.settings.origin_us)
@@ -71,7 +75,7 @@ class Sealer:
             self._thread.submit(self._forget_rewritten)
 
     def _waiting_since(self) -> int | None:
-        query = "SELECT min(arrived) FROM batches WHERE number > ?"
+        query = "SELECT min(since) FROM batches WHERE number > ?"
         found = self._catalogue.one(query, self.vaulted)
         return None if found is None else int(found)
 
@@ -84,19 +88,19 @@ class Sealer:
         with self._room:
             self._room.wait_for(lambda: self._queued < QUEUED)
 
-    def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+    def take(self, number: int, arrived: Arrived, table: pa.Table, parts: Parts) -> None:
         """Have the next batch, which is durable and hot, written beside what goes on.
 
         By who holds the lock of arrivals: the rows are those that are hot now.
         """
         if self.since is None:
-            self.since = arrived
+            self.since = arrived[0]
         with self._room:
             self._queued += table.num_rows
         self._thread.submit(self._take, self._rewrites, number, arrived, table, parts)
 
     def _take(
-        self, rewrites: int, number: int, arrived: int, table: pa.Table, parts: Parts
+        self, rewrites: int, number: int, arrived: Arrived, table: pa.Table, parts: Parts
     ) -> None:
         try:
             if not self._failed:
@@ -170,7 +174,7 @@ class Sealer:
                     raise
 
     def _add_next(
-        self, rewrites: int, number: int, arrived: int, table: pa.Table, parts: Parts
+        self, rewrites: int, number: int, arrived: Arrived, table: pa.Table, parts: Parts
     ) -> None:
         try:
             self._forget_rewritten()
@@ -188,28 +192,38 @@ class Sealer:
     def _catch_up(self) -> None:
         """Read acknowledged batches that are not in open files from the hot window."""
         self._forget_rewritten()
-        query = "SELECT number, arrived, rows FROM batches WHERE number > ?"
+        query = "SELECT number, since, arrived, rows FROM batches WHERE number > ?"
         came = {row["number"]: row for row in self._catalogue.all(query, self._taken)}
         if came:
             for number, table, parts in self._hot.batches(lambda n, _: n in came):
                 table, parts = _whole(table, parts, came[number]["rows"])
-                self._add(number, came[number]["arrived"], table, parts)
+                arrived = came[number]["since"], came[number]["arrived"]
+                self._add(number, arrived, table, parts)
 
-    def _add(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
-        slot, rows = self._slots.at(arrived), sum(draft.rows for draft in self._drafts.values())
+    def _add(self, number: int, arrived: Arrived, table: pa.Table, parts: Parts) -> None:
+        slot, rows = self._slots.at(arrived[1]), sum(draft.rows for draft in self._drafts.values())
         most = self._settings.vault_rows
         if rows and (slot != self._slot or rows + table.num_rows > most):
             self._seal()
             rows = 0
-        table = marked(table, number, arrived, parts)
+        table = marked(table, number, self._arrivals_of(table, arrived), parts)
         draft = self._drafts.get(table.schema)
         if draft is None:
-            draft = Draft(self._folder, self._store, table.schema, arrived)
+            draft = Draft(self._folder, self._store, table.schema, arrived[0])
             self._drafts[table.schema] = draft
-        draft.add(table, [number], [arrived])
+        draft.add(table, [number], arrived)
         self._slot, self._taken = slot, number
         if rows + table.num_rows >= most:
             self._seal()
+
+    def _arrivals_of(self, table: pa.Table, arrived: Arrived) -> NDArray[np.int64] | int:
+        """When each row arrived: one of a history at the time that it says."""
+        first, last = arrived
+        if first == last or self._time is None:
+            return last
+        (column,) = columns_of(table, [self._time])[0].values()
+        times = times_of(self._time, column, Judge(table.num_rows))
+        return np.clip(times, first, last)
 
     def _seal(self) -> None:
         if not self._drafts:

@@ -14,6 +14,9 @@ from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.hot import HotWindow
 from pyramidion.untold import Untold
 
+Arrived = tuple[int, int]
+"""When the first and the last row of a batch arrived; the same, but for rows of a history."""
+
 
 class Erase(Protocol):
     """How keys are destroyed: the lifecycle's way."""
@@ -46,3 +49,5 @@ class Surroundings:
     """The time by the clock, which dates records."""
     folder: Path
     log: Untold
+    time: str | None
+    """The column of the event time."""

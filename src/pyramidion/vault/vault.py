@@ -37,7 +37,7 @@ from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
 from pyramidion.vault.sealing import Sealer
-from pyramidion.vault.surroundings import Surroundings
+from pyramidion.vault.surroundings import Arrived, Surroundings
 from pyramidion.vault.verifying import Problem, problems, uncovered
 
 REPLACED = "rows of it were erased"
@@ -88,7 +88,7 @@ class Vault:
         """Wait until a batch can be taken; raises what keeps files from being sealed."""
         self._sealer.ready()
 
-    def take(self, number: int, arrived: int, table: pa.Table, parts: Parts) -> None:
+    def take(self, number: int, arrived: Arrived, table: pa.Table, parts: Parts) -> None:
         """Take a batch that is durable and hot; it is sealed later, behind the scenes."""
         self._sealer.take(number, arrived, table, parts)
 
