@@ -472,6 +472,14 @@ class Pyramid:
         self._threads.expect_nothing()
         return self._advance(self._now())
 
+    def refuse_lost_key(self) -> None:
+        """Raise `KeyHolderError` unless the key holder can be reached and has the store's key.
+
+        Rows are read and observed for a while without it; the next hot step, seal or erasure fails.
+        """
+        self._usable()
+        self._threads.move(self._home.keys.must_be_held)
+
     def confirm_clock(self, *, why: str) -> Advance:
         """Say that the clock is right: the store goes by it, also where its own time was later.
 

@@ -57,7 +57,8 @@ def test_half_open_connections_fail_no_commit(
             answer = served.caller("observe").post(f"/v1/streams/{name}/observations", json=rows)
             assert answer.status_code == 200, answer.text
             assert answer.json()["accepted"] == 3
-        assert served.caller().get("/readyz").json()["ready"]
+        caller = served.caller()
+        wait_for(lambda: caller.get("/readyz").json() == {"ready": True})
     served.hang_up()
     assert served.stop() == 0
 

@@ -2,6 +2,7 @@
 
 service     streams, tokens, the signing key: what one process serves
 streams     one stream: its store, the queue before it, its timer
+warming     kernels are loaded before anybody is answered
 access      tokens and roles; everything is denied unless a role says otherwise
 commits     observations of many senders in one durable commit
 routing     routes that cannot be added without saying who may call them

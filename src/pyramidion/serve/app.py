@@ -80,7 +80,7 @@ def create_app(service: Service) -> FastAPI:
     async def healthz() -> Response:
         return answer({"alive": True})
 
-    @app.get("/readyz", openapi_extra=OPEN, summary="Whether every stream does what is due.")
+    @app.get("/readyz", openapi_extra=OPEN, summary="Whether all can be answered.")
     async def readyz() -> Response:
         # Which stream it is stands in /metrics: its name is not for everybody.
         reasons = service.reasons

@@ -63,7 +63,7 @@ async def predictions(call: Call) -> Response:
     body, kind = await body_of(call.request, call.service.limits), kind_of(call.request)
     model = model_of(call.pyramid, call.asked("model"))
     if kind == JSON and body[:1] == b"{" and model.available and probable(model):
-        quick = quickly(model) and len(body) <= SMALL
+        quick = quickly(model) and len(body) <= SMALL and not call.service.warming.busy
         found = _one(call, model, body) if quick else await apart(lambda: _one(call, model, body))
         return answer(_told(model) | {"probabilities": [found]})
     rows = (await rows_in(body, kind, call.service.limits, asked_for(call))).rows

@@ -41,6 +41,7 @@ def serve(
     refuse_few(len(service.every))
     room = Room(lambda: min(service.limits.connections, for_connections(len(service.every))))
     kind = connections(service.limits, Lane(service), room)
+    service.warming.begin()
     run(
         create_app(service), kind, listening, certificate,
         limits=service.limits, room=room, stop=stop or threading.Event(), grace=grace,

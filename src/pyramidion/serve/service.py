@@ -26,13 +26,14 @@ from pyramidion.secret_files import read_secret
 from pyramidion.serve.access import OWN, Token, Tokens
 from pyramidion.serve.metrics import Metrics
 from pyramidion.serve.streams import Stream
+from pyramidion.serve.warming import Warming
 from pyramidion.settings import Settings
 from pyramidion.storage.disk import remove, replace_durably
 from pyramidion.storage.home import CATALOGUE, undone
 from pyramidion.storage.keys import holder_at
 from pyramidion.storage.making import drafts_in, sweep
 from pyramidion.system import Pyramid
-from pyramidion.web.descriptors import refuse_few
+from pyramidion.web.descriptors import refuse_few, scarce
 from pyramidion.web.limits import Admission, Limits
 
 STREAM = "{stream}"
@@ -77,6 +78,7 @@ class Service:
         self.folder = folder.absolute()  # errors that name a file are recognised by it
         self.limits = limits or Limits()
         self.admission = Admission(self.limits)
+        self.warming = Warming()
         self.metrics = Metrics(self)
         self.admission.refused = self.metrics.turned_away
         self.open_metrics = open_metrics
@@ -174,7 +176,8 @@ class Service:
     def reasons(self) -> list[str]:
         """Why the service is not ready, in words that may be told to everybody."""
         found = {stream.reason for stream in list(self._streams.values())}
-        return sorted(found - {""} | ({"closed"} if self.closed else set()))
+        about = {"closed": self.closed, "descriptors": scarce(), "kernels": self.warming.busy}
+        return sorted((found - {""}).union(reason for reason, so in about.items() if so))
 
     def __enter__(self) -> Self:
         return self
@@ -184,6 +187,7 @@ class Service:
 
     def close(self) -> None:
         """Finish what was taken, and let go of every store."""
+        self.warming.close()
         with self._changing:
             self.closed = True
             for stream in self._streams.values():

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
-from pyramidion.errors import PyramidionError, StateError
+from pyramidion.errors import KeyHolderError, PyramidionError, StateError
 from pyramidion.serve.bell import Bell, Told
 from pyramidion.serve.commits import Commits
 from pyramidion.storage.hot import Receipt
@@ -22,6 +22,7 @@ from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import LOG, public_message
 
 TICK = 1.0  # seconds between looks at what is due
+KEY_LOOKS = 10  # of these, one asks the key holder, which may be far away
 
 
 class Stream:
@@ -33,8 +34,11 @@ class Stream:
         self._logged = ""
         self.trouble = ""
         """What kept the timer from doing what is due; empty when nothing did."""
-        self.reason = ""
-        """The same in one word that may be told to everybody: clock, or due."""
+        self.reason = "models" if pyramid.models else ""
+        """Why it is not ready, in one word that may be told to everybody.
+
+        Models are trained with the first look; ``keys``, ``clock`` and ``due`` say what failed."""
+        self._looks = 0
         self.commits = Commits(
             pyramid.observe_all,
             most_requests=limits.waiting_requests,
@@ -114,14 +118,23 @@ class Stream:
     def _tick(self) -> None:
         """Rows and windows go when their time is over, also when nobody calls."""
         while not self._stop.wait(TICK):
-            try:
-                self.pyramid.advance()
-                problem = self.pyramid.clock.problem
-                self._note("clock" if problem else "", problem, problem)
-            except PyramidionError as problem:  # reported by /readyz and /metrics, and tried again
-                self._note("due", public_message(problem), str(problem))
-            except Exception as problem:  # an unknown one may hold values
-                self._note("due", type(problem).__name__, type(problem).__name__)
+            self.look()
+
+    def look(self) -> None:
+        """Do what is due, and note what kept it from being done."""
+        try:
+            self.pyramid.advance()
+            if self._looks % KEY_LOOKS == 0 or self.reason == "keys":
+                self.pyramid.refuse_lost_key()
+            self._looks += 1
+            problem = self.pyramid.clock.problem
+            self._note("clock" if problem else "", problem, problem)
+        except KeyHolderError as problem:
+            self._note("keys", public_message(problem), str(problem))
+        except PyramidionError as problem:  # reported by /readyz and /metrics, and tried again
+            self._note("due", public_message(problem), str(problem))
+        except Exception as problem:  # an unknown one may hold values
+            self._note("due", type(problem).__name__, type(problem).__name__)
 
     def _note(self, reason: str, message: str, detail: str) -> None:
         """Note what kept the timer from its work; empty: nothing did. The log has it once."""
