@@ -159,7 +159,7 @@ def test_another_key_and_another_kind_are_refused() -> None:
 def test_a_header_that_this_version_cannot_read_is_refused() -> None:
     header, payload = unsign(small(), "snapshot", "flights", KEY)
     for changed in (
-        header | {"format": 2},
+        header | {"format": 3},
         {k: v for k, v in header.items() if k != "schema"},
         header | {"schema": {"label": 3}},
         header | {"size": header["size"] - 1},

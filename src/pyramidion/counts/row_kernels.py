@@ -4,6 +4,9 @@ A service has little time for a row, and all that it touches is cold when a requ
 call of a kernel costs more then than what the kernel does. The GIL is kept, unlike in bulk: who
 lets go of it for ten microseconds may get it back when somebody else's turn is over, after
 hundreds of them.
+
+numba caches what it compiled by this file's time alone: when `encode_json` or the hashing of values
+changes, caches must be removed (`find src -name '*.nb[ic]' -delete`).
 """
 
 from __future__ import annotations
