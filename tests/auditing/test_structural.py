@@ -6,18 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from pyramidion import Settings
+from pyramidion import Pyramid, Settings, files_text
 from pyramidion.auditing import structural
 from pyramidion.auditing.canaries import Canaries, plain_schema, schema_like
 from pyramidion.auditing.life import Life, lived
 from pyramidion.auditing.sizes import shares_of_the_ledger
 from pyramidion.auditing.structural import Check
 from pyramidion.auditing.trial import Trial, for_trial, trial
+from pyramidion.auditing.ways import ways
 from pyramidion.auditing.witness import Witness
 from pyramidion.privacy.ledger import Ledger
 
+SMALL = {"rows": 10, "buckets": 64}
 MECHANISMS = {"gaussian": Settings(epsilon=1.0), "laplace": Settings(epsilon=1.0, delta=0)}
 
 
@@ -50,6 +55,31 @@ def test_noise_is_on_disk_before_a_row_on_it_is_acknowledged(
 ) -> None:
     must_hold(structural.durable_first(seen[0]))
     assert len(seen[0].acknowledgements) == 2 * structural.WINDOWS + 1
+
+
+def test_no_row_changes_how_another_one_is_read() -> None:
+    must_hold(structural.read_alone())
+
+
+def test_a_column_of_one_type_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NDJSON was read once: one 0.5 makes doubles of all ids."""
+
+    def of_one_type(values: list[object]) -> Any:
+        numbers = [v for v in values if isinstance(v, int | float)]
+        whole = all(isinstance(v, int) for v in numbers)
+        return pa.array(values) if whole else pa.array(np.array(values, float).astype(np.int64))
+
+    monkeypatch.setattr(files_text, "arrow_of", of_one_type)
+    assert not structural.read_alone().holds
+
+
+def test_stores_take_batches_by_every_way_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[type] = []
+    monkeypatch.setattr(Pyramid, "observe", lambda _, rows: taken.append(type(rows)))
+    with trial(plain_schema(1), for_trial(Settings(epsilon=1.0), plain_schema(1), **SMALL)) as made:
+        for _ in ways():
+            made.observe(pa.table({"a": [1]}))
+    assert {list, pa.Table, pd.DataFrame, pl.DataFrame} == set(taken)
 
 
 def test_a_state_less_its_exact_counts_is_the_noise_of_its_birth(lives: list[Life]) -> None:

@@ -55,9 +55,9 @@ def test_an_audit_prints_each_check_with_a_tick_then_the_bound_and_leaves_nothin
 ) -> None:
     assert cli.main(["audit", "--epsilon", "3", "--canaries", "500", "--rounds", "2"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith("✓ ") for line in told) == 11
+    assert sum(line.startswith("✓ ") for line in told) == 12
     assert told[-1] == "verdict         within the ledger"
-    assert "1,000 canaries in 2 stores, Gaussian noise, 8 tables" in told[12]
+    assert "1,000 canaries in 2 stores, Gaussian noise, 8 tables" in told[13]
     assert list(temporary.iterdir()) == []
 
 

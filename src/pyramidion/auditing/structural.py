@@ -1,6 +1,7 @@
 """The structural audit: facts about order, noise and signs that hold on every run of a store.
 
     in order      charged before it is drawn, durable before a row on it is acknowledged
+    one by one    no row changes how another one is read, by any way in
     one draw      the same in every state of a window, and there before the first row
     paid for      as large as the ledger says, in every table and in the prior
     independent   between windows, tables and hash rows
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from pyramidion.auditing.canaries import (
 from pyramidion.auditing.life import Life, lived
 from pyramidion.auditing.sizes import shares_of_the_ledger
 from pyramidion.auditing.trial import for_trial, trial
+from pyramidion.auditing.ways import undisturbed
 from pyramidion.auditing.witness import Witness
 from pyramidion.schema import Schema
 from pyramidion.settings import Settings
@@ -70,6 +74,7 @@ def checks(
     return (
         charged_first(witness),
         durable_first(witness),
+        read_alone(),
         one_draw(lives),
         prior_noise(lives),
         paid_for(lives),
@@ -109,6 +114,13 @@ def durable_first(witness: Witness) -> Check:
     """A row is acknowledged only where its window's noise is on the disk."""
     fact = "noise was on disk before a row on it was acknowledged"
     return _all(fact, witness.acknowledgements, "acknowledgements")
+
+
+def read_alone() -> Check:
+    """What a row is does not follow from other rows, whichever way it comes."""
+    with TemporaryDirectory(prefix="pyramidion-audit-") as folder:
+        same = list(undisturbed(Path(folder)))
+    return _all("no row changes how another one is read", same, "batches")
 
 
 def _all(fact: str, seen: list[bool], what: str) -> Check:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyramidion.auditing.canaries import Words
+from pyramidion.auditing.ways import ways
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import StateError
 from pyramidion.lifecycle import Lifecycle
@@ -68,6 +70,7 @@ class Trial:
     def __init__(self, store: Pyramid, clock: list[float]) -> None:
         self.store = store
         self._clock = clock
+        self._ways = cycle(ways().values())
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -77,8 +80,9 @@ class Trial:
     # --- verbs ---------------------------------------------------------------------------
 
     def observe(self, rows: pa.Table) -> None:
-        """Observe rows, and wait for what that sets off."""
-        self.store.observe(rows)
+        """Observe rows, each batch by another way in, and wait for what that sets off."""
+        folder = self.store.path.parent
+        self.store.observe(next(self._ways)(rows.to_pylist(), folder) if rows.num_rows else rows)
         kept = self.store._threads.kept
         if kept is not None:
             kept.result()
