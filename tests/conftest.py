@@ -4,7 +4,7 @@ import datetime
 import ipaddress
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.campaign import SEED
 from tests.redis_servers import RedisCluster, RedisServer, needed
+from tests.seeding import Chance
 
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
@@ -31,6 +32,9 @@ BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, database=None, **BUSY)
 settings.register_profile("exploring", **BUSY)
 settings.load_profile("exploring" if EXPLORING else "same")
+
+CHANCE = Chance(os.environ.get(SEED, ""))
+CHANCE.install()
 
 # Under this switch a skipped test fails the run, unless it skips for one of these reasons:
 # the evaluation data may be absent, and scikit-learn has a check for array APIs we do not claim.
@@ -142,6 +146,24 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
         )
     )
     return chain, secret
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test draws is decided by its name."""
+    CHANCE.begin(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """What a fixture of several tests draws is decided by its own name, whoever asks first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    place = getattr(request, "param_index", 0)
+    with CHANCE.named(f"{fixturedef.baseid} {fixturedef.argname} {place}"):
+        return (yield)
 
 
 @pytest.fixture(scope="session")
