@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from pyramidion import threads
+from pyramidion.storage import cassandra, redis
 from tests.campaign import SEED
 from tests.redis_servers import RedisCluster, RedisServer, needed
 from tests.seeding import Chance
@@ -32,6 +34,15 @@ BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, database=None, **BUSY)
 settings.register_profile("exploring", **BUSY)
 settings.load_profile("exploring" if EXPLORING else "same")
+
+# What stores do behind the scenes has the rank of all else here: on a busy machine it would starve,
+# and with it the tests that wait for it.
+RANKS = {name: getattr(threads, name) for name in ("step_back", "_give_way")}
+for name in RANKS:
+    setattr(threads, name, lambda: None)
+
+# A server of tests that is slow is not away.
+redis.WITHIN = cassandra.WITHIN = 60.0
 
 CHANCE = Chance(os.environ.get(SEED, ""))
 CHANCE.install()
@@ -146,6 +157,13 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
         )
     )
     return chain, secret
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads have the ranks that they have elsewhere."""
+    for name, real in RANKS.items():
+        monkeypatch.setattr(threads, name, real)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,8 +19,8 @@ from typing import Any
 
 from pyramidion import killpoints
 from tests.forking import forked
+from tests.waiting import PATIENCE
 
-PATIENCE = 300.0  # seconds until a child that does not end is taken to hang
 CHANGES = {
     "posix": {
         *("open", "write", "pwrite", "writev", "ftruncate", "truncate", "fsync", "fdatasync"),

@@ -13,12 +13,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 10.0  # seconds; then it forks all the same, and a child that hangs is told of
+from tests.waiting import PATIENCE
 
 
 def forked() -> int:
     """Fork: 0 in the child, in the parent its process id."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PATIENCE  # then it forks all the same
     while _busy() and time.monotonic() < until:
         time.sleep(0.001)
     return os.fork()

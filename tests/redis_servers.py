@@ -7,8 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 
 from pyramidion.storage.redis import RedisTables
+from tests.ports import free_port
+from tests.waiting import PATIENCE, wait_for
 
 ABSENT = "there is no redis-server here; run `make system` as root"
 
@@ -41,12 +42,12 @@ class RedisServer:
         log = (self.folder / "log").open("ab")
         self._process = subprocess.Popen(command, stdout=log, stderr=log)
         log.close()
-        _until(self._answers)
+        wait_for(self._answers)
 
     def asked(self, *command: str) -> bytes:
         """What it says to a command."""
         asked = ["redis-cli", "-p", str(self.port), *command]
-        return subprocess.run(asked, check=True, capture_output=True, timeout=300).stdout
+        return subprocess.run(asked, check=True, capture_output=True, timeout=PATIENCE).stdout
 
     def _answers(self) -> bool:
         """Whether it speaks, be it to ask for a password."""
@@ -160,44 +161,23 @@ class RedisCluster:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+        flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
         self.servers = [RedisServer(folder / str(number), *flags) for number in range(3)]
         hosts = [f"127.0.0.1:{server.port}" for server in self.servers]
         flags = ("--cluster-replicas", "0", "--cluster-yes")
         command = ["redis-cli", "--cluster", "create", *hosts, *flags]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
         self.ready()
         self.url = f"redis+cluster://{hosts[0]}"
 
     def ready(self) -> None:
         """Wait until all three know that all slots are served."""
         for server in self.servers:
-            _until(lambda server=server: b"cluster_state:ok" in server.asked("cluster", "info"))
+            wait_for(lambda server=server: b"cluster_state:ok" in server.asked("cluster", "info"))
 
     def kill(self) -> None:
         for server in self.servers:
             server.kill()
-
-
-def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not true():
-        if time.monotonic() > end:
-            raise TimeoutError("a server of the test does not come up; see its log")
-        time.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port that is free, as is the one of a cluster's bus above it."""
-    while True:
-        with socket.socket() as one, socket.socket() as bus:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            try:
-                bus.bind(("127.0.0.1", port + 10_000))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 def needed() -> None:

@@ -29,11 +29,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.ports import free_port
+from tests.waiting import PATIENCE
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 JARS = ROOT / "build" / "cassandra"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-PATIENCE = 180.0  # seconds for a node to listen; the machine may be busy
 SUPERUSER = ("cassandra", "cassandra")  # as Cassandra comes
 RUNS_ON = ("11", "17")  # what Cassandra 5.0 accepts
 
@@ -118,7 +120,7 @@ def ring(
     ``options`` are for Java, beside those of all.
     """
     command, jars, hosts = java(), fetched(), HOSTS[:size]
-    port, storage = _free(hosts), _free(hosts)
+    port, storage = free_port(*hosts), free_port(*hosts)
     with ExitStack() as ends:
         nodes = []
         for number, host in enumerate(hosts):
@@ -215,18 +217,3 @@ def _wait(done: Callable[[], bool], what: str) -> None:
         if time.monotonic() > until:
             raise TimeoutError(f"no Cassandra that {what} within {PATIENCE:.0f} seconds")
         time.sleep(0.1)
-
-
-def _free(hosts: Sequence[str]) -> int:
-    """A port that is free on all of the addresses."""
-    while True:
-        with ExitStack() as held:
-            port = 0
-            try:
-                for host in hosts:
-                    place = held.enter_context(socket.socket())
-                    place.bind((host, port))
-                    port = place.getsockname()[1]
-            except OSError:
-                continue
-            return port

@@ -95,7 +95,7 @@ def work(number):
     with (folder / "log").open("a") as log:
         log.write(f"{number}\\n")
     if number == 3 and blocks:
-        time.sleep(60)
+        time.sleep(300)
     return points_of(number)
 
 jobs = [job(number, lambda number=number: work(number)) for number in range(1, 5)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -50,6 +51,19 @@ class Learner(Parrot):
         type(self).pause()
         self.X_, self.y_ = np.concatenate([self.X_, X]), np.concatenate([self.y_, y])
         return self
+
+
+class Timer(threading.Timer):
+    """Its time is over when a parrot sleeps: how long the others take decides nothing."""
+
+    asleep: ClassVar[Path]
+
+    def run(self) -> None:
+        while not self.finished.wait(0.01):
+            if self.asleep.exists():
+                self.asleep.unlink()
+                self.function()
+                return
 
 
 def ranks(within: float) -> set[int]:

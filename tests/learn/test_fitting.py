@@ -27,7 +27,7 @@ from pyramidion.learn import fitting
 from pyramidion.learn.fitting import DIED, LATE, Failed, Trainer
 from pyramidion.learn.jobs import fit
 from pyramidion.learn.recipes import packages_of, recipe_of
-from tests.learn.parrots import Parrot, parrots, ranks
+from tests.learn.parrots import Parrot, Timer, parrots, ranks
 
 X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
 Y = (X[:, 0] > 0.5).astype(np.int64)
@@ -109,19 +109,6 @@ def test_each_piece_fails_alone(trainer: Trainer, note: Path) -> None:
     learned = [one.y_ for one in found if isinstance(one, Parrot)]
     assert all(np.array_equal(y, Y) for y in learned)
     assert len(found[-1].held_) == 4_000_000
-
-
-class Timer(threading.Timer):
-    """Its time is over when a parrot sleeps: how long the others take decides nothing."""
-
-    asleep: Path
-
-    def run(self) -> None:
-        while not self.finished.wait(0.01):
-            if self.asleep.exists():
-                self.asleep.unlink()
-                self.function()
-                return
 
 
 def test_one_that_takes_too_long_is_given_up_and_the_next_is_not(
@@ -304,17 +291,17 @@ import numpy as np
 from pyramidion.learn import fitting
 from pyramidion.learn.jobs import fit
 from pyramidion.learn.recipes import recipe_of
-from tests.learn.parrots import Parrot, parrots, ranks
+from tests.learn.parrots import Parrot, Timer, parrots, ranks
 with parrots():
     trainer = fitting.Trainer()
     X, y = np.ones((9, 2), np.float32), np.ones(9)
-    trainer.run([partial(fit, recipe_of(Parrot()), X, [0], y)], {"tests.learn.parrots"}, 60)
+    trainer.run([partial(fit, recipe_of(Parrot()), X, [0], y)], {"tests.learn.parrots"}, 300)
     if "forked" in sys.argv[2] and os.fork() == 0:
         time.sleep(600)  # with the store's end of the pipe
         os._exit(0)
     print(trainer._process.pid, flush=True)
     if "busy" in sys.argv[2]:
-        trainer.run([partial(fit, recipe_of(Parrot(sys.argv[1])), X, [0], y)], set(), 60)
+        trainer.run([partial(fit, recipe_of(Parrot(sys.argv[1])), X, [0], y)], set(), 300)
     sys.stdin.read()
 """
 
@@ -365,9 +352,16 @@ def test_a_child_gives_way_to_everybody_where_it_may_come_back(aside: bool) -> N
 def test_a_child_that_starves_takes_turns(trainer: Trainer) -> None:
     if not fitting._may_come_back():
         pytest.skip("who is in the idle class may not leave it here: needs CAP_SYS_NICE")
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
+    trainer.run([job(Parrot())], AHEAD, LONG)
+    assert trainer._process is not None
+    core = {min(os.sched_getaffinity(0))}  # one core, on which others always run
+    usual = os.sched_getaffinity(trainer._process.pid)
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(2)]
     try:
-        (later,) = trainer.run([partial(ranks, LONG / 4)], AHEAD, LONG)
+        for each in (*busy, trainer._process):
+            os.sched_setaffinity(each.pid, core)
+        (later,) = trainer.run([partial(ranks, LONG)], AHEAD, LONG)
+        os.sched_setaffinity(trainer._process.pid, usual)
     finally:
         for each in busy:
             each.kill()

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import PATIENCE
+
 SECRET = "a secret of the cluster"  # noqa: S105
-PATIENCE = 180.0  # seconds, on a busy machine
 
 
 class Cluster:

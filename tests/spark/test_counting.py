@@ -352,7 +352,7 @@ def test_a_task_that_fails_leaves_no_shuffle_file_of_those_that_did_not(
         for batch in batches:
             yield from table.to_batches()
             if 1 in batch["id"].to_pylist():
-                for _ in range(600):
+                for _ in range(3_000):
                     if set(local_dir.rglob("shuffle_*.data")) - before:
                         raise RuntimeError("another task has written")
                     time.sleep(0.1)

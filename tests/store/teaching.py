@@ -19,6 +19,7 @@ from pyramidion.learn.fitting import Trainer
 from tests.learn.parrots import Learner, Parrot, parrots
 from tests.store.archive import on_reach
 from tests.store.stores import DAY, START, Stand, observed
+from tests.waiting import PATIENCE
 
 SCHEMA = Schema(
     time="t",
@@ -61,7 +62,7 @@ class Shared(Trainer):
         for piece in work:
             _, X, _, y, *_ = piece.args
             self.sent += [weakref.ref(X), weakref.ref(y)]
-        return super().run(work, modules | AHEAD, self.limit or within)
+        return super().run(work, modules | AHEAD, self.limit or max(within, PATIENCE))
 
     def close(self) -> None:
         """Go on for the next store."""

@@ -17,9 +17,11 @@ import pytest
 
 from pyramidion.storage.tables import tables_at
 from tests.conftest import ROOT
-from tests.redis_servers import free_port, needed
+from tests.ports import free_port
+from tests.redis_servers import needed
 from tests.store.stores import DAY, Stand, observed, rows
 from tests.test_docs import blocks
+from tests.waiting import PATIENCE
 
 SHARE = "pyramidion share "
 
@@ -51,7 +53,7 @@ def command(stand: Stand, ports: dict[str, int], has: str) -> str:
 
 def run(text: str, **more: str) -> None:
     words = ["bash", "-c", text]
-    subprocess.run(words, cwd=ROOT, env=os.environ | more, check=True, timeout=120)
+    subprocess.run(words, cwd=ROOT, env=os.environ | more, check=True, timeout=PATIENCE)
 
 
 @contextmanager

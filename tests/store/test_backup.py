@@ -32,6 +32,7 @@ from tests.store.stores import (
     states,
     tiny,
 )
+from tests.waiting import PATIENCE
 
 
 def filled(stand: Stand, **settings: Any) -> Pyramid:
@@ -184,7 +185,7 @@ def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Pa
 
     thread = threading.Thread(target=observe)
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     for _ in range(5):
         store.backup(backup)
     stop.set()

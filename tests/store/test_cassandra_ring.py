@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from pyramidion.errors import UnreachableError
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.tables import TableStore, tables_at
 from tests.conftest import cassandra_nodes
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
@@ -87,10 +87,8 @@ class Writer(threading.Thread):
 
     def wait(self, more: int) -> None:
         """Until so many more are acknowledged."""
-        goal, until = len(self.acknowledged) + more, time.monotonic() + 120
-        while len(self.acknowledged) < goal and self.problem is None:
-            assert time.monotonic() < until, "the writer stands still"
-            time.sleep(0.01)
+        goal = len(self.acknowledged) + more
+        wait_for(lambda: len(self.acknowledged) >= goal or self.problem is not None)
 
 
 @pytest.mark.slow

@@ -31,10 +31,9 @@ from tests.store.teaching import (
     stepped,
     two_parrots,
 )
+from tests.waiting import PATIENCE as LONG
 
 pytestmark = pytest.mark.usefixtures("trainer")
-
-LONG = 120.0  # seconds after which something that should have happened has not
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from tests.store.teaching import (
     marked,
     stepped,
 )
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.usefixtures("trainer")
 
@@ -85,19 +85,19 @@ def test_rows_are_erased_while_a_batch_is_still_being_learned(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = lived(stand, train_within="1s")
-    monkeypatch.setattr(SHARED, "limit", 60.0)  # training itself takes as long as it takes
+    monkeypatch.setattr(SHARED, "limit", PATIENCE)  # training itself takes as long as it takes
     store.register("slow", Learner())
     began, goes = threading.Event(), threading.Event()
 
     def pause() -> None:
         began.set()
-        assert goes.wait(60)
+        assert goes.wait(PATIENCE)
 
     monkeypatch.setattr(Learner, "pause", staticmethod(pause))
     stand.clock.now = START + 11.6 * DAY
     batch = threading.Thread(target=store.observe, args=[marked(11.6)])
     batch.start()
-    assert began.wait(60)
+    assert began.wait(PATIENCE)
     stepped(stand, store)  # it would wait for ever
     assert store.status().deletions[-1].done is not None
     monkeypatch.setattr(Learner, "pause", staticmethod(lambda: None))
@@ -150,12 +150,9 @@ def test_a_child_that_is_stopped_after_its_answer_is_ended(
     store = lived(stand)
     note = tmp_path / "note"
     note.write_text("freeze")
-    began = time.monotonic()
     assert store.register("parrot", Parrot(str(note))).available
     child = int((tmp_path / "note.frozen").read_text())
-    while time.monotonic() - began < 60 and Path(f"/proc/{child}").exists():
-        time.sleep(0.05)
-    assert not Path(f"/proc/{child}").exists()
+    wait_for(lambda: not Path(f"/proc/{child}").exists())
 
 
 def test_a_store_that_is_interrupted_while_it_closes_can_be_closed_again(

@@ -37,10 +37,9 @@ from tests.store.teaching import (
     marked,
     nothing_left,
 )
+from tests.waiting import PATIENCE as LONG
 
 pytestmark = pytest.mark.usefixtures("trainer")
-
-LONG = 60.0  # seconds after which something that should have happened has not
 
 
 @pytest.fixture

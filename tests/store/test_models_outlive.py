@@ -20,6 +20,7 @@ from sklearn.linear_model import Ridge
 from pyramidion import Pyramid, StateError
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.learn import fitting
+from tests.learn.parrots import Timer
 from tests.store.stores import DAY, START, Stand, failing_once, observed
 from tests.store.teaching import (
     LEAVES,
@@ -133,7 +134,9 @@ def test_a_feature_that_is_withdrawn_takes_along_the_models_that_used_it(
 def test_when_training_fails_the_rows_leave_and_the_model_says_why(
     stand: Stand, store: Pyramid, note: Path, monkeypatch: Any, told: str, why: str
 ) -> None:
-    monkeypatch.setattr(SHARED, "limit", 1.5 if told == "sleep" else None)
+    if told == "sleep":
+        Timer.asleep = note.with_name("note.asleep")
+        monkeypatch.setattr(fitting.threading, "Timer", Timer)
     held = store.models
     store.register("other", Ridge())
     note.write_text(told)

@@ -34,8 +34,7 @@ from tests.store.stores import (
     settled,
     states,
 )
-
-LONG = 60.0  # seconds after which something that should have happened has not
+from tests.waiting import PATIENCE as LONG
 
 
 def beside(work: Callable[[], Any]) -> None:

@@ -15,8 +15,7 @@ from pyramidion.errors import KeyHolderError, PyramidionError, StateError, Stora
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.keys import FileHolder
 from tests.store.stores import DAY, TIMELESS, Stand, observed, rows, settled
-
-LONG = 60.0  # seconds after which something that should have happened has not
+from tests.waiting import PATIENCE as LONG
 
 
 class Meeting:

@@ -39,6 +39,7 @@ from tests.store.stores import (
     settled,
     states,
 )
+from tests.waiting import PATIENCE
 
 WHY = "somebody was in"
 
@@ -297,7 +298,7 @@ def test_rows_that_come_meanwhile_are_counted_once(stand: Stand) -> None:
     threads = [threading.Thread(target=observe, args=(batches[i::2],)) for i in range(2)]
     for thread in threads:
         thread.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     done = [store.reseed(why=WHY) for _ in range(5)]
     for thread in threads:
         thread.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from pyramidion.storage.shared import SharedTables
 from pyramidion.storage.tables import FileTables, TableStore
 from tests.redis_servers import RedisServer, needed
 from tests.store.stores import DAY, SECOND, START, Stand, failing_once, observed, rows
+from tests.waiting import PATIENCE
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
@@ -333,6 +335,14 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
     found.kill()
 
 
+def waits_for_redis(store: Pyramid, seconds: float) -> None:
+    """How long a store waits for an answer, from now on."""
+    tables: Any = store._sharing._tables
+    pool = tables._redis().connection_pool
+    pool.connection_kwargs["socket_timeout"] = seconds
+    pool.disconnect()
+
+
 def minute(stand: Stand, store: Pyramid) -> None:
     stand.clock.pass_(LOOK / SECOND)
     store.advance()
@@ -386,8 +396,9 @@ def test_a_withdrawal_while_redis_is_away_reaches_it_later(
 ) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(f"{server.url}?socket_timeout=0.3")
+    store.share(server.url)
     (key,) = keys_of(store)
+    waits_for_redis(store, 0.3)
     with server.asleep():
         store.withdraw("a,b", why="not needed")
         store.advance()
@@ -395,6 +406,7 @@ def test_a_withdrawal_while_redis_is_away_reaches_it_later(
         told = store.status().shared
         assert told is not None
         assert told.to_delete == 1
+    waits_for_redis(store, PATIENCE)
     minute(stand, store)
     assert store.status().shared.to_delete == 0  # type: ignore[union-attr]
     assert len(set(server.asked("keys", "*:0").decode().split())) == 1

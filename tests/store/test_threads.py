@@ -8,19 +8,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pyramidion import Pyramid
+from pyramidion import Pyramid, killpoints
 from pyramidion.errors import StateError
 from pyramidion.privacy import birth
 from pyramidion.privacy.noise import Noise
 from pyramidion.threads import ASIDE, BEHIND, KEEPER, Aside, Threads
+from tests.store.archive import on_reach
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -36,8 +38,8 @@ from tests.store.stores import (
     sealed,
     states,
 )
+from tests.waiting import PATIENCE as LONG
 
-LONG = 60.0  # seconds after which something that should have happened has not
 UNHEARD = "ignore::pytest.PytestUnraisableExceptionWarning"
 """Ctrl-C that comes while something is finalised is printed, and not raised."""
 
@@ -190,19 +192,28 @@ class CtrlC:
     """Presses Ctrl-C while some work is done; the signal is one that nobody else hears."""
 
     def __init__(self) -> None:
-        self._inside, self._heard = False, threading.Event()
+        self._inside, self._pressed, self._heard = False, False, threading.Event()
 
     def hear(self, *_: Any) -> None:
         """In the main thread, which waits for the work."""
-        self._heard.set()
-        if self._inside:
-            raise KeyboardInterrupt
+        if self._pressed:  # or it was pressed once more than needed
+            self._pressed = False
+            self._heard.set()
+            if self._inside:
+                raise KeyboardInterrupt
 
     def press(self, *_: Any) -> None:
-        """Press it in another thread, and wait until it is heard."""
+        """Press it in another thread, again and again until it is heard.
+
+        A signal that meets a thread right before that sleeps does not wake it.
+        """
         self._heard.clear()
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert self._heard.wait(LONG)
+        self._pressed = True
+        end = time.monotonic() + LONG
+        while not self._heard.is_set():
+            assert time.monotonic() < end
+            os.kill(os.getpid(), signal.SIGUSR1)
+            self._heard.wait(0.05)
 
     def stops(self, work: Callable[[], Any]) -> bool:
         """Whether it was pressed while the work was done."""
@@ -215,12 +226,19 @@ class CtrlC:
             self._inside = False
         return False
 
-    def after(self, seconds: float, work: Callable[[], Any]) -> None:
-        """Press it after a while, be the work done by then or not."""
-        timer = threading.Timer(seconds, self.press)
-        timer.start()
-        self.stops(work)
-        timer.join()
+    def at(self, points: Collection[str], work: Callable[[], Any]) -> str | None:
+        """Press it at the first of some kill points that the work comes to: which one that was."""
+        pressed = list[str]()
+
+        def reached(name: str) -> None:
+            if name in points and not pressed:
+                pressed.append(name)
+                self.press()
+
+        with on_reach(reached):
+            stopped = self.stops(work)
+        assert stopped == bool(pressed)
+        return pressed[0] if pressed else None
 
 
 @pytest.fixture
@@ -231,41 +249,45 @@ def ctrl_c() -> Iterator[CtrlC]:
     signal.signal(signal.SIGUSR1, old)
 
 
+OBSERVING = ("append.before", "append.written", "append.synced", "commit.before", "commit.after")
+MOVING = [
+    point
+    for point in killpoints.POINTS
+    if point.startswith(("checkpoint.", "seal.", "step.", "erase.", "rewrap."))
+]
+
+
 @pytest.mark.filterwarnings(UNHEARD)
 def test_ctrl_c_while_observing_leaves_the_store_whole(stand: Stand, ctrl_c: CtrlC) -> None:
     store = stand.create()
-    accepted: list[int] = []
-
-    def observe() -> None:
-        accepted.append(store.observe(rows(20)).accepted)
-
-    store._arrivals.taken.append(ctrl_c.press)  # once for certain, while the intake is at it
-    assert ctrl_c.stops(observe)
-    store._arrivals.taken.remove(ctrl_c.press)
-    for turn in range(40):
-        ctrl_c.after(0.0003 * turn, observe)
     observed(store, rows(1))
-    hot = store.status().hot_rows
-    assert 20 + sum(accepted) + 1 <= hot <= 41 * 20 + 1
-    assert populating(store).rows == hot
+    for point in OBSERVING:
+        assert ctrl_c.at({point}, lambda: store.observe(rows(20)))
+        store._threads.take(lambda: None)  # it goes on to its end
+    observed(store, rows(1))
+    assert store.status().hot_rows == populating(store).rows == 1 + 20 * len(OBSERVING) + 1
     before = cells(populating(store))
     store = stand.reopen()
-    assert store.status().hot_rows == hot
+    assert store.status().hot_rows == 1 + 20 * len(OBSERVING) + 1
     assert same(cells(populating(store)), before)
 
 
 @pytest.mark.filterwarnings(UNHEARD)
 def test_ctrl_c_while_advancing_leaves_the_store_whole(stand: Stand, ctrl_c: CtrlC) -> None:
-    store = stand.create(TIMELESS, epsilon=float("inf"), retention="900d")
-    batches = []
-    for turn in range(15):
-        batches.append(rows(20, seed=turn))
-        store.observe(batches[-1])
+    store = stand.create(
+        TIMELESS, epsilon=float("inf"), retention="900d", hot_window="8d", hot_step="4d"
+    )
+    batches, points = [], set(MOVING)
+    while points:
+        assert len(batches) < 100, f"advancing never comes to {points}"
+        batches.append(rows(20, seed=len(batches)))
+        observed(store, batches[-1])
         stand.clock.pass_(4 * DAY)
-        ctrl_c.after(0.001 * turn, store.advance)
+        points.discard(ctrl_c.at(points, store.advance) or "")
+        store._threads.move(lambda: None)  # it goes on to its end
     store = stand.reopen()
     found = states(store)
-    assert sum(rows for _, rows in found.values()) == 300
+    assert sum(rows for _, rows in found.values()) == 20 * len(batches)
     arenas = [
         sealed(store, n) if s == "sealed" else populating(store, n) for n, (s, _) in found.items()
     ]
@@ -353,6 +375,7 @@ def test_a_forked_child_that_closes_the_store_closes_nothing(stand: Stand) -> No
     assert stand.reopen().status().hot_rows == 10
 
 
+@pytest.mark.usefixtures("ranks")
 def test_the_keeper_stands_back_from_who_asks_and_who_sends() -> None:
     def rank() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -393,6 +416,7 @@ def test_much_noise_of_the_keepers_is_drawn_aside(
     assert all(name.startswith(ASIDE) for name in drawn)
 
 
+@pytest.mark.usefixtures("ranks")
 def test_what_is_done_aside_is_in_a_class_that_gives_way_at_once() -> None:
     def rank() -> int:
         return os.sched_getscheduler(threading.get_native_id())
@@ -409,11 +433,17 @@ def test_what_is_done_aside_is_in_a_class_that_gives_way_at_once() -> None:
         threads.close()
 
 
-def test_work_that_stood_aside_for_too_long_goes_on_in_the_keeper() -> None:
+def test_work_that_stood_aside_for_too_long_goes_on_in_the_keeper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: passed[0])
+    monkeypatch.setattr("pyramidion.threads.time", clock)
+
     def where() -> list[str]:
-        with Aside(patience=0.2) as aside:
+        with Aside(patience=60.0) as aside:
             first = aside.do(lambda: threading.current_thread().name)
-            time.sleep(0.2)
+            passed[0] = 60.0
             return [first, aside.do(lambda: threading.current_thread().name)]
 
     threads = Threads()

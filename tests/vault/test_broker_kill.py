@@ -25,6 +25,7 @@ from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.forgetting import Order
 from pyramidion.vault.reader import open_grant, rewrite_files
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
+from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -123,7 +124,6 @@ def shop(desk: Desk, folder: Path) -> Shop:
     return made
 
 
-PATIENCE = 300.0  # seconds until a broker that does not end is taken to hang
 POINTS = [
     "broker.held",
     "broker.logged",

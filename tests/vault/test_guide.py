@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 from pyramidion.audit_log import AuditLog
+from tests.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "vault-access.md"
 FENCE = re.compile(r"^```(\w+) ?(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 COMMAND = re.compile(r"^(\w+)\$ (.*)\n((?:(?!\w+\$ ).*\n)*)", re.MULTILINE)
 MACHINES = ("custodian", "store", "ada")
-PATIENCE = 60.0
 
 
 @dataclass

@@ -22,10 +22,10 @@ from pyramidion.vault.documents import Grant
 from pyramidion.vault.reader import hello, open_grant, revoke_grant
 from pyramidion.vault.stream import END, FILE, Opener, Sealer, pieces
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk
+from tests.waiting import PATIENCE as LONG
 
 BROKER = PrivateKey.new()
 TOKEN = bytes(32)
-LONG = 60.0  # seconds after which something that should have happened has not
 
 
 def grant(broker: PrivateKey = BROKER) -> Grant:
