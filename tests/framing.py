@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pyramidion.web.logs import logged
+from tests.waiting import PATIENCE
 
 TARGET = "/docs"
 SMUGGLED = f"GET {TARGET} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
@@ -224,7 +225,7 @@ class Cutting:
 
 def statuses(port: int, data: bytes) -> list[int]:
     """Send bytes over one connection until it is closed; the statuses of all final answers."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as made:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as made:
         with contextlib.suppress(OSError):
             made.sendall(data)
         parts = []

@@ -16,6 +16,7 @@ import pytest
 from pyramidion.demo import flights
 from pyramidion.demo.models import NAMES
 from tests.cli.shell import Shell
+from tests.waiting import PATIENCE
 
 FILES = ["exposure.png", "loss.png", "pyramid.png"]
 MONTHS = ["January", "February", "March"]
@@ -140,7 +141,7 @@ def test_nothing_is_left_when_it_is_stopped(tmp_path: Path, number: signal.Signa
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in told
     assert not list(scratch.iterdir())

@@ -20,6 +20,7 @@ from pyramidion.cli import evaluate, main, program
 from pyramidion.cli.options import Parser
 from pyramidion.evaluate.points import Figure, Job, Point, Reference
 from tests.cli.shell import Done, Shell
+from tests.waiting import PATIENCE
 
 TREES, RAW = "counts: trees", "raw: trees"
 NOT_AMONG_ALL = set[tuple[str, str]]()
@@ -63,7 +64,7 @@ class Experiment:
         with self.log.open("a") as log:
             log.write(f"{self.name} {data.name} {x} {seed}\n")
         if os.environ.get("BLOCKS") == str(x):
-            time.sleep(60)
+            time.sleep(PATIENCE)
         if os.environ.get("STOPS") == str(x):
             raise KeyboardInterrupt
         return [Point(TREES, x, 0.5, 1.01 + seed / 100, seed=seed), Point(RAW, x, 0.4, 0.9)]
@@ -368,7 +369,7 @@ def test_a_run_that_was_ended_goes_on_where_it_was(
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     assert "Traceback" not in told
     evaluating.ran()

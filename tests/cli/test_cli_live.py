@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,21 @@ from pyramidion.cli import scratch as scratching
 from pyramidion.cli.scratch import PREFIX, scratch
 from pyramidion.demo.flow import BY_HAND, MODELS, STREAM
 from tests.cli.shell import Shell
+from tests.waiting import PATIENCE, wait_for
 
 FEW = ["--begin", "2013-02-09", "--one-in", "30", "--pace", "20", "--port", "0"]
-PATIENCE = 120
 PROGRAM = ("-m", "pyramidion")
 SHORT = (
     "-c",
     "from pyramidion import cli; from pyramidion.demo import flow; flow.LAST = 41; cli.run()",
 )
 """The same, of a year that ends after the tenth of February."""
+HELD = (
+    "-c",
+    "import time; from pyramidion import cli; from pyramidion.cli import live; "
+    "live._flowing = lambda *given: time.sleep(600); cli.run()",
+)
+"""The same, which does not come to serve."""
 FLIGHT: dict[str, Any] = {
     "carrier": "UA",
     "origin": "EWR",
@@ -93,14 +98,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Living]]:
         if each.process.poll() is None:
             each.process.kill()
         each.process.communicate()
-
-
-def wait_for(fact: Callable[[], bool]) -> None:
-    """Wait until something is so, without keeping the one who is asked busy."""
-    end = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.2)
 
 
 def _below(pid: int) -> list[int]:
@@ -193,24 +190,26 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(
 def test_nothing_is_left_when_it_is_stopped_before_it_serves(
     start: Callable[..., Living], tmp_path: Path, number: signal.Signals
 ) -> None:
-    living = start()
-    while not list(tmp_path.glob("*/data/*/catalogue.db")):
-        assert living.process.poll() is None
-        time.sleep(0.01)
+    living = start(program=HELD)
+    wait_for(
+        lambda: list(tmp_path.glob("*/data/*/catalogue.db")) or living.process.poll() is not None
+    )
+    assert living.process.poll() is None
     code, said = living.end(number)
     assert (code, "Traceback" in said) == (130, False), said
     assert not list(tmp_path.iterdir())
 
 
 def test_programs_read_a_line_for_each_day_and_a_year_ends(start: Callable[..., Living]) -> None:
-    living = start("--json", "--for", "60", program=SHORT)
+    living = start("--json", "--for", "3000", program=SHORT)
     assert living.process.stdout is not None
     lines = [json.loads(living.process.stdout.readline()) for _ in range(4)]
     assert set(lines[0]) == {"url", "token"}
     assert [line["at"][:10] for line in lines[1:3]] == ["2013-02-09", "2013-02-10"]
     assert set(lines[1]) == {"at", "hot", "summarised", "sealed", "gone", "epsilon"}
     assert lines[3] == {"over": True}
-    with httpx.Client(headers={"Authorization": f"Bearer {lines[0]['token']}"}) as caller:
+    bearer = {"Authorization": f"Bearer {lines[0]['token']}"}
+    with httpx.Client(headers=bearer, timeout=PATIENCE) as caller:
         answer = caller.get(f"{lines[0]['url']}/v1/streams/{STREAM}")  # it is served yet
     assert answer.json()["hot_rows"] > 0
     assert living.end(signal.SIGTERM) == (0, "")

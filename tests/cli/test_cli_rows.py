@@ -16,6 +16,7 @@ import pytest
 from pyramidion import Pyramid
 from tests.cli.shell import NOW, Shell, Stdin, as_bytes
 from tests.store.stores import DAY, SCHEMA, START, TIMELESS, rows
+from tests.waiting import PATIENCE
 
 FORMATS = ("csv", "tsv", "parquet", "ndjson", "arrow")
 HISTORY = rows(500, START + np.arange(500) * DAY / 20)  # 25 days
@@ -302,7 +303,7 @@ def test_an_import_that_was_killed_by_ctrl_c_ends_with_the_same_totals(shell: Sh
         time.sleep(0.01)
     running.send_signal(signal.SIGINT)
     (shell.folder / "go").touch()
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, out) == (130, "")
     assert "the import goes on from there when it is run again" in err
     assert "Traceback" not in err

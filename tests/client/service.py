@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -244,11 +243,3 @@ def serving(store: Pyramid, clock: Callable[[], float], port: int = 0) -> Iterat
         yield service
     finally:
         service.close()
-
-
-def until(fact: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for something that happens behind the scenes."""
-    stop = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < stop, "it did not happen"
-        time.sleep(0.01)

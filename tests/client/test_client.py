@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import socket
 import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,7 +29,8 @@ from pyramidion.errors import (
     UnknownCallerError,
     UnreachableError,
 )
-from tests.client.service import TOKEN, Service, refused, said
+from tests.client.service import TOKEN, Service, refused, said, serving
+from tests.ports import free_port
 from tests.store.stores import Stand, rows
 
 OBSERVATIONS = "/v1/streams/flights/observations"
@@ -162,8 +163,7 @@ def test_a_file_that_holds_no_certificates_is_refused(tmp_path: object) -> None:
 
 
 def test_a_token_is_in_no_message_and_no_repr(service: Service) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with (
         Client(f"http://127.0.0.1:{port}", token=TOKEN, retries=1) as lost,
         pytest.raises(UnreachableError) as refusal,
@@ -262,18 +262,23 @@ def test_what_must_not_be_done_twice_is_not(client: Client, service: Service) ->
     client.withdraw("flights", "a", why="turned away before, so nothing was done")
 
 
-def test_a_service_that_comes_back_is_found_again(service: Service, store: Pyramid) -> None:
-    with Client(service.url, token=TOKEN, retries=60) as client:
+def test_a_service_that_comes_back_is_found_again(
+    store: Pyramid, stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, waited = free_port(), list[float]()
+    with serving(store, stand.clock, port) as gone, Client(gone.url, token=TOKEN) as client:
         assert client.streams() == ["flights"]
-        service.close()
-        back: list[Service] = []
-        late = threading.Timer(
-            0.2, lambda: back.append(Service(store, service.clock, service.port))
-        )
-        late.start()
-        assert client.streams() == ["flights"]
-        late.join()
-        back[0].close()
+        gone.close()
+        with ExitStack() as back:
+
+            def wait(seconds: float) -> None:
+                waited.append(seconds)
+                if len(waited) == 2:
+                    back.enter_context(serving(store, stand.clock, port))
+
+            monkeypatch.setattr(calls.time, "sleep", wait)
+            assert client.streams() == ["flights"]
+            assert len(waited) == 2
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(service: Service) -> None:

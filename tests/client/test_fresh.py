@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -14,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyramidion import Client, Pyramid
 from pyramidion.counts.snapshot_file import snapshot_bytes
 from pyramidion.errors import ExpiredError, FormatError, StateError, UnreachableError
-from tests.client.service import TOKEN, Service, until
+from tests.client.service import TOKEN, Service
 from tests.store.stores import DAY, Stand, observed, rows
+from tests.waiting import wait_for
 
 NEVER = 3600.0
 
@@ -54,7 +54,7 @@ def test_new_tables_are_taken_behind_the_scenes(
     with client.snapshot("flights", every=0.02) as fresh:
         before = fresh.featurize(rows(20))
         rolled(stand, store)
-        until(lambda: fresh.guarantee.windows == 2)
+        wait_for(lambda: fresh.guarantee.windows == 2)
         assert fresh.featurize(rows(20)).equals(store.featurize(rows(20)))
         assert not fresh.featurize(rows(20)).equals(before)
 
@@ -90,7 +90,7 @@ def test_withdrawn_tables_go(client: Client, store: Pyramid) -> None:
     with client.snapshot("flights", every=0.02) as fresh:
         assert any("a*b" in name for name in fresh.names)
         store.withdraw("a,b", why="not needed")
-        until(lambda: not any("a*b" in name for name in fresh.names))
+        wait_for(lambda: not any("a*b" in name for name in fresh.names))
 
 
 # --- when nobody answers ------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_it_goes_on_without_the_service_until_it_expires(
     with client.snapshot("flights", every=0.02) as fresh:
         before = fresh.featurize(rows(20))
         service.close()
-        until(lambda: fresh.trouble != "")
+        wait_for(lambda: fresh.trouble != "")
         stand.clock.pass_(DAY - 1)
         assert fresh.featurize(rows(20)).equals(before)
         stand.clock.pass_(1)
@@ -122,7 +122,7 @@ def test_it_is_renewed_when_the_service_is_back(
         with pytest.raises(ExpiredError):
             fresh.featurize(rows(2))
         again = Service(store, stand.clock, service.port)
-        until(lambda: not fresh.current.expired)
+        wait_for(lambda: not fresh.current.expired)
         assert fresh.featurize(rows(20)).equals(store.featurize(rows(20)))
         assert fresh.trouble == ""
         again.close()
@@ -199,7 +199,7 @@ def test_closing_lets_go_of_the_tables_and_the_thread(client: Client) -> None:
     fresh = client.snapshot("flights", every=0.02)
     held = weakref.ref(fresh.current._arena)
     fresh.close()
-    until(lambda: threads() == 0)
+    wait_for(lambda: threads() == 0)
     gc.collect()
     assert held() is None
     with pytest.raises(ExpiredError, match="it was closed"):
@@ -208,10 +208,10 @@ def test_closing_lets_go_of_the_tables_and_the_thread(client: Client) -> None:
 
 def test_one_that_nobody_has_is_not_renewed(client: Client, service: Service) -> None:
     fresh = client.snapshot("flights", every=0.02)
-    until(lambda: service.counted("GET", "/snapshot") > 2)
+    wait_for(lambda: service.counted("GET", "/snapshot") > 2)
     del fresh
     gc.collect()
-    until(lambda: threads() == 0)
+    wait_for(lambda: threads() == 0)
 
 
 def test_threads_featurize_while_it_is_renewed(
@@ -219,12 +219,12 @@ def test_threads_featurize_while_it_is_renewed(
 ) -> None:
     service.life = int(40 * DAY) * 1_000_000
     with client.snapshot("flights", every=0.005) as fresh:
-        stop, wrong = time.monotonic() + 1.0, list[Exception]()
+        stop, wrong = threading.Event(), list[Exception]()
         row = rows(1).to_pylist()[0]
 
         def ask() -> None:
             try:
-                while time.monotonic() < stop:
+                while not stop.is_set():
                     fresh.featurize_one(row)
             except Exception as problem:  # told below
                 wrong.append(problem)
@@ -235,7 +235,8 @@ def test_threads_featurize_while_it_is_renewed(
         for number in range(2):
             observed(store, rows(50, stand.clock.now, seed=number))
             rolled(stand, store)
-            until(lambda number=number: fresh.guarantee.windows == 2 + number)  # type: ignore[misc]
+            wait_for(lambda number=number: fresh.guarantee.windows == 2 + number)  # type: ignore[misc]
+        stop.set()
         for thread in asking:
             thread.join()
         assert wrong == []

@@ -20,17 +20,20 @@ from pyramidion.edge.bodies import LIMITS as USUAL
 from pyramidion.edge.copies import Copies
 from pyramidion.listening import bound
 from pyramidion.web.connections import connections
+from pyramidion.web.limits import Limits
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
-from tests.client.service import TOKEN, Service, until
+from tests.client.service import TOKEN, Service
 from tests.edge.toys import Toy, export
 from tests.store.stores import SECOND, Stand
+from tests.waiting import PATIENCE, wait_for
 
 LIMITS = replace(
-    USUAL, header_seconds=0.5, body_seconds=0.5, connections=40, stranger_per_second=0.01
-)
-ROOM = Room(lambda: LIMITS.connections)
+    USUAL, header_seconds=2 * PATIENCE, body_seconds=2 * PATIENCE, idle_seconds=600, connections=40,
+    stranger_per_second=1e-6,
+)  # fmt: skip
+"""A busy machine is no slow client."""
 ASKER = "pyr_00000000000000aa_" + "q" * 43
 
 
@@ -51,9 +54,21 @@ class Edge:
 
 
 @pytest.fixture
-def kind() -> type[Any]:
+def limits() -> Limits:
+    """What an edge takes."""
+    return LIMITS
+
+
+@pytest.fixture
+def room(limits: Limits) -> Room:
+    """The connections of an edge."""
+    return Room(lambda: limits.connections)
+
+
+@pytest.fixture
+def kind(limits: Limits, room: Room) -> type[Any]:
     """The kind of connections that an edge has."""
-    return connections(LIMITS, room=ROOM)
+    return connections(limits, room=room)
 
 
 @pytest.fixture
@@ -62,6 +77,8 @@ def edge(
     stand: Stand,  # noqa: F811
     tmp_path: Path,
     kind: type[Any],
+    limits: Limits,
+    room: Room,
 ) -> Iterator[Edge]:
     """An edge that holds a stream and models: of classes, of a number, and one that has none."""
     now = int(stand.clock.now * SECOND)
@@ -76,17 +93,18 @@ def edge(
     wanted = {"flights": ["late", "delay", "lost"]}
     copies = Copies(upstream, wanted, clock=stand.clock, every=0.05, revive=Toy).begin()
     listening = bound("127.0.0.1", 0)
-    made = edges.Edge(copies, Callers(hashes), LIMITS)
+    made = edges.Edge(copies, Callers(hashes), limits)
     config = uvicorn.Config(
         create_app(made), http=kind, loop="uvloop", ws="none", log_config=None,
-        timeout_keep_alive=LIMITS.idle_seconds, access_log=False, server_header=False,
+        timeout_keep_alive=limits.idle_seconds, access_log=False, server_header=False,
     )  # fmt: skip
-    server = Server(config, threading.Event(), ROOM, LIMITS)
+    server = Server(config, threading.Event(), room, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    until(lambda: server.started)
+    wait_for(lambda: server.started)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {ASKER}"}) as http:
+    bearer = {"Authorization": f"Bearer {ASKER}"}
+    with httpx.Client(base_url=url, headers=bearer, timeout=PATIENCE) as http:
         yield Edge(copies, http, hashes, made)
     server.should_exit = True
     thread.join()

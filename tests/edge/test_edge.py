@@ -18,10 +18,11 @@ from pyramidion.edge.copies import HeldModel
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.expiry import HighWater
 from pyramidion.signed import sign
-from tests.client.service import TOKEN, Service, until
+from tests.client.service import TOKEN, Service
 from tests.edge.conftest import ASKER, Edge, line
 from tests.edge.toys import Toy, export
 from tests.store.stores import DAY, SECOND, Stand, rows
+from tests.waiting import PATIENCE, wait_for
 
 ARROW = "application/vnd.apache.arrow.stream"
 LATE = "models/late/predictions"
@@ -103,13 +104,13 @@ def test_a_model_tells_when_it_ends(edge: Edge, service: Service) -> None:
 
 def test_newer_models_are_taken(edge: Edge, service: Service, stand: Stand) -> None:
     service.exports["late"] = export(0.5, int(stand.clock.now * SECOND), version=2)
-    until(lambda: edge.post(LATE, asked(1)).json()["version"] == 2)
+    wait_for(lambda: edge.post(LATE, asked(1)).json()["version"] == 2)
     assert edge.post(LATE, asked(1)).json()["probabilities"] == [[0.5, 0.5]]
 
 
 def test_models_that_are_the_same_are_not_fetched_again(edge: Edge, service: Service) -> None:
     before = service.counted("GET", "/models/late")
-    until(lambda: service.counted("GET", "/models/late") > before + 3)
+    wait_for(lambda: service.counted("GET", "/models/late") > before + 3)
     assert service.counted("GET", "/models/late/export") == 1
 
 
@@ -118,16 +119,16 @@ def test_models_that_are_the_same_are_fetched_again_before_they_expire(
 ) -> None:
     service.exports["late"] = export(0.25, int((stand.clock.now + 0.6 * 3600) * SECOND))
     stand.clock.pass_(0.6 * 3600)
-    until(lambda: service.counted("GET", "/models/late/export") == 2)
+    wait_for(lambda: service.counted("GET", "/models/late/export") == 2)
     before = service.counted("GET", "/models/late")
-    until(lambda: service.counted("GET", "/models/late") > before)  # so that the copy is there
+    wait_for(lambda: service.counted("GET", "/models/late") > before)  # so that the copy is there
     stand.clock.pass_(0.6 * 3600)
     assert edge.post(LATE, asked(1)).status_code == 200
 
 
 def test_a_model_that_the_service_has_no_more_is_dropped(edge: Edge, service: Service) -> None:
     del service.exports["late"]
-    until(lambda: edge.post(LATE, asked(1)).status_code == 503)
+    wait_for(lambda: edge.post(LATE, asked(1)).status_code == 503)
     assert "no model of this name" in refused(edge.post(LATE, asked(1)), 503, "ExpiredError")
     assert edge.post("models/delay/predictions", asked(1)).status_code == 200
 
@@ -158,9 +159,9 @@ def test_a_copy_goes_while_the_service_trains_the_model_again() -> None:
 
 def test_a_model_that_the_service_trains_again_is_dropped(edge: Edge, service: Service) -> None:
     service.training.add("late")
-    until(lambda: edge.post(LATE, asked(1)).status_code == 503)
+    wait_for(lambda: edge.post(LATE, asked(1)).status_code == 503)
     service.training.clear()
-    until(lambda: edge.post(LATE, asked(1)).status_code == 200)
+    wait_for(lambda: edge.post(LATE, asked(1)).status_code == 200)
 
 
 def test_predictions_go_on_without_the_service_and_end_with_the_model(
@@ -186,7 +187,7 @@ def test_predictions_end_with_the_snapshot(edge: Edge, service: Service, stand: 
     service.exports["late"] = export(
         0.5, int(stand.clock.now * SECOND), version=2, life=int(9 * DAY) * SECOND
     )
-    until(lambda: edge.post(LATE, asked(1)).json()["version"] == 2)
+    wait_for(lambda: edge.post(LATE, asked(1)).json()["version"] == 2)
     service.close()
     stand.clock.pass_(DAY)
     answer = edge.post(LATE, asked(1))
@@ -200,10 +201,10 @@ def test_a_service_that_comes_back_is_found(
 ) -> None:
     service.close()
     stand.clock.pass_(DAY)
-    until(lambda: edge.post(LATE, asked(1)).status_code == 503)
+    wait_for(lambda: edge.post(LATE, asked(1)).status_code == 503)
     again = Service(store, stand.clock, service.port)
     again.exports["late"] = export(0.125, int(stand.clock.now * SECOND), version=3)
-    until(lambda: edge.post(LATE, asked(1)).status_code == 200)
+    wait_for(lambda: edge.post(LATE, asked(1)).status_code == 200)
     assert edge.post(LATE, asked(1)).json()["version"] == 3
     again.close()
 
@@ -213,13 +214,13 @@ def test_a_model_that_another_key_signed_is_not_taken(
 ) -> None:
     service.signer = Ed25519PrivateKey.generate()
     service.exports["late"] = export(0.5, int(stand.clock.now * SECOND), version=2)
-    until(lambda: service.counted("GET", "/models/late/export") > 2)
+    wait_for(lambda: service.counted("GET", "/models/late/export") > 2)
     assert edge.post(LATE, asked(1)).json()["version"] == 1
 
 
 def test_health_is_told_to_everybody(edge: Edge) -> None:
     for path in ("/healthz", "/readyz"):
-        assert httpx.get(f"{edge.http.base_url}{path}").status_code == 200
+        assert httpx.get(f"{edge.http.base_url}{path}", timeout=PATIENCE).status_code == 200
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from pyramidion.web.connections import connections
+from pyramidion.web.room import Room
 from tests import framing
-from tests.edge.conftest import ASKER, LIMITS, ROOM, Edge
+from tests.edge.conftest import ASKER, LIMITS, Edge
 
 CUTTING = framing.Cutting()
 
@@ -28,8 +29,8 @@ class Cut:
 
 
 @pytest.fixture
-def kind() -> type[Any]:
-    return CUTTING.kind(connections(LIMITS, room=ROOM))
+def kind(room: Room) -> type[Any]:
+    return CUTTING.kind(connections(LIMITS, room=room))
 
 
 @pytest.fixture

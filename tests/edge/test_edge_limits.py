@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import socket
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +14,13 @@ import pytest
 
 from pyramidion.web.limits import Admission
 from pyramidion.web.logs import logged
-from tests.client.service import Service, until
+from tests.client.service import Service
 from tests.edge.conftest import ASKER, LIMITS, Edge, line
 from tests.edge.test_edge import LATE, asked, refused
+from tests.waiting import PATIENCE, wait_for
 
 MARKER = "Zq7marker"
+NO_HEADER, NO_BODY = replace(LIMITS, header_seconds=0.5), replace(LIMITS, body_seconds=0.5)
 
 
 def limited(edge: Edge, **given: Any) -> None:
@@ -31,7 +32,7 @@ def limited(edge: Edge, **given: Any) -> None:
 
 def connect(edge: Edge) -> socket.socket:
     port = httpx.URL(str(edge.http.base_url)).port
-    return socket.create_connection(("127.0.0.1", port or 0), timeout=20)
+    return socket.create_connection(("127.0.0.1", port or 0), timeout=PATIENCE)
 
 
 def came(made: socket.socket) -> bytes:
@@ -47,15 +48,15 @@ def came(made: socket.socket) -> bytes:
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_come_back(edge: Edge) -> None:
-    limited(edge, per_second=0.1, burst=2)
+    limited(edge, per_second=1e-3, burst=2)
     assert [edge.post(LATE, asked(1)).status_code for _ in range(2)] == [200, 200]
     answer = edge.post(LATE, asked(1))
     refused(answer, 429, "BusyError")
-    assert 1 <= int(answer.headers["Retry-After"]) <= 10
+    assert 1 <= int(answer.headers["Retry-After"]) <= 1_000
 
 
 def test_one_token_does_not_wait_for_another(edge: Edge) -> None:
-    limited(edge, per_second=0.1, burst=1)
+    limited(edge, per_second=1e-6, burst=1)
     other = "pyr_00000000000000bb_" + "r" * 43
     edge.hashes.write_text(line(ASKER) + line(other))
     assert edge.post(LATE, asked(1)).status_code == 200
@@ -75,15 +76,15 @@ def test_logins_that_fail_are_limited_and_those_that_succeed_are_not(edge: Edge)
 # --- connections ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limits", [NO_HEADER])
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: "])
 def test_an_unfinished_header_is_not_held_for_ever(edge: Edge, begun: bytes) -> None:
     with connect(edge) as made:
         made.sendall(begun)
-        since = time.monotonic()
         assert came(made) == b""
-        assert time.monotonic() - since < 20
 
 
+@pytest.mark.parametrize("limits", [NO_BODY])
 def test_a_body_that_does_not_come_is_not_waited_for(edge: Edge) -> None:
     head = (
         f"POST /v1/streams/flights/{LATE} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
@@ -98,7 +99,7 @@ def test_connections_have_a_number(edge: Edge) -> None:
     with contextlib.ExitStack() as held:
         some = [held.enter_context(connect(edge)) for _ in range(LIMITS.connections + 5)]
         assert came(some[0]) == b""
-        assert httpx.get(f"{edge.http.base_url}/healthz").status_code == 200
+        assert httpx.get(f"{edge.http.base_url}/healthz", timeout=PATIENCE).status_code == 200
 
 
 def test_what_is_not_http_is_refused_in_the_one_shape(edge: Edge) -> None:
@@ -129,7 +130,7 @@ def service_file(roles: list[str], streams: list[str]) -> str:
 
 def test_metrics_are_for_admins_of_all_streams(edge: Edge) -> None:
     refused(metrics(edge), 403, "ForbiddenError")
-    refused(httpx.get(f"{edge.http.base_url}/metrics"), 401, "UnknownCallerError")
+    refused(httpx.get(f"{edge.http.base_url}/metrics", timeout=PATIENCE), 401, "UnknownCallerError")
     edge.hashes.write_text(service_file(["admin"], ["flights"]))
     refused(metrics(edge), 403, "ForbiddenError")
     edge.hashes.write_text(service_file(["admin"], ["*"]))
@@ -148,7 +149,7 @@ def test_metrics_tell_how_requests_and_copies_stand(edge: Edge, service: Service
     assert 'pyramidion_snapshot_expires_seconds{stream="flights"}' in told
     assert "late" not in told
     service.close()
-    until(lambda: 'pyramidion_trouble{stream="flights"} 1.0' in metrics(edge).text)
+    wait_for(lambda: 'pyramidion_trouble{stream="flights"} 1.0' in metrics(edge).text)
 
 
 def test_logs_tell_who_asked_what_and_no_value(edge: Edge) -> None:
@@ -166,12 +167,22 @@ def test_logs_tell_who_asked_what_and_no_value(edge: Edge) -> None:
     assert [each.get("token") for each in requests] == ["00000000000000aa"] * 2 + [None] * 2
 
 
-def test_logs_tell_once_that_a_service_is_gone(edge: Edge, service: Service) -> None:
+def looks(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each look of an edge at what it copies, from now on."""
+    look, seen = edge.copies.look, list[int]()
+    monkeypatch.setattr(edge.copies, "look", lambda: (look(), seen.append(1)))
+    return seen
+
+
+def test_logs_tell_once_that_a_service_is_gone(
+    edge: Edge, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = io.StringIO()
     with logged(found):
         service.close()
-        until(lambda: all(each.trouble for each in edge.copies.told()))
-        time.sleep(0.5)
+        wait_for(lambda: all(each.trouble for each in edge.copies.told()))
+        seen = looks(edge, monkeypatch)
+        wait_for(lambda: len(seen) > 3)
     lines = [json.loads(each) for each in found.getvalue().splitlines()]
     events = [each["event"] for each in lines if each["level"] == "warning"]
     assert events.count("model late cannot be renewed") == 1

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.edge.conftest import ASKER, Edge
 from tests.edge.test_edge import LATE, asked
 from tests.edge.test_edge_limits import service_file
+from tests.waiting import PATIENCE
 
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431}
 """What may come of a request, besides what its route says."""
@@ -43,7 +44,7 @@ ROUTES = {
 
 
 def document(edge: Edge) -> dict[str, Any]:
-    told: dict[str, Any] = httpx.get(f"{edge.http.base_url}/openapi.json").json()
+    told: dict[str, Any] = httpx.get(f"{edge.http.base_url}/openapi.json", timeout=PATIENCE).json()
     return told
 
 
@@ -52,7 +53,7 @@ def test_the_document_has_every_route_and_says_which_ask_for_a_token(edge: Edge)
     assert {(m.upper(), path) for path, methods in paths.items() for m in methods} == ROUTES
     for method, path in ROUTES:
         where = path.format(**NAMES)
-        status = httpx.request(method, f"{edge.http.base_url}{where}").status_code
+        status = httpx.request(method, f"{edge.http.base_url}{where}", timeout=PATIENCE).status_code
         assert (status == 401) == (paths[path][method.lower()]["security"] != []), path
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,14 @@ import httpx
 import pytest
 
 from pyramidion import Pyramid
-from tests.client.service import TOKEN, until
+from tests.client.service import TOKEN
+from tests.clocked import Moved
 from tests.edge.conftest import ASKER, line
+from tests.memory import in_memory
+from tests.ports import free_port
 from tests.secrets_on_disk import secret
 from tests.store.stores import TIMELESS, rows, settled, tiny
+from tests.waiting import PATIENCE, wait_for
 
 ROWS = rows(3).drop_columns(["t", "y"]).to_pylist()
 
@@ -29,11 +30,11 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
+        self.clock = Moved(folder / "clock", time.time())
         self.upstream: subprocess.Popen[str] | None = None
         self.edge: subprocess.Popen[str] | None = None
-        self.http = httpx.Client(headers={"Authorization": f"Bearer {ASKER}"}, timeout=30)
+        self.http = httpx.Client(headers={"Authorization": f"Bearer {ASKER}"}, timeout=PATIENCE)
         given: Any = {"keys": f"file:{folder / 'store.key'}"}
         settings = tiny(count_window=50, hot_step="1d")
         with Pyramid.create(folder / "store", TIMELESS, settings, **given) as store:
@@ -49,7 +50,7 @@ class World:
 
     def begin_upstream(self, *life: str) -> None:
         where = [str(self.folder), str(self.port), *life]
-        self.upstream = begun("tests.edge.upstream", *where)
+        self.upstream = begun(*self.clock.words("tests.edge.upstream"), *where)
         assert self.upstream.stdout is not None
         assert self.upstream.stdout.readline()
 
@@ -63,7 +64,7 @@ class World:
         secret(token, TOKEN + "\n")
         hashes.write_text(line(ASKER))
         self.edge = begun(
-            "pyramidion", "edge", "--from", f"http://127.0.0.1:{self.port}",
+            *self.clock.words("pyramidion"), "edge", "--from", f"http://127.0.0.1:{self.port}",
             "--token-file", str(token), "--token-hash-file", str(hashes),
             "--stream", "flights", "--port", "0", "--every", "0.2", *given,
         )  # fmt: skip
@@ -91,16 +92,13 @@ class World:
 
 
 def begun(*command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
-    with tempfile.TemporaryDirectory(prefix="pyramidion-", dir=where) as folder:
-        made = World(Path(folder))
+    with in_memory() as folder:
+        made = World(folder)
         yield made
         made.close()
 
@@ -110,24 +108,24 @@ def test_features_go_on_while_the_store_is_killed_and_are_renewed_when_it_is_bac
 ) -> None:
     world.begin_upstream()
     world.begin_edge()
-    until(world.ready, 60)
+    wait_for(world.ready)
     assert world.windows() == 1
     world.kill_upstream()
     assert [world.windows() for _ in range(50)] == [1] * 50
     world.more()
     assert world.windows() == 1
     world.begin_upstream()
-    until(lambda: world.windows() == 2, 60)
+    wait_for(lambda: world.windows() == 2)
 
 
 def test_an_edge_that_begins_before_the_store_waits_for_it(world: World) -> None:
     world.begin_edge()
-    until(lambda: alive(world), 60)
+    wait_for(lambda: alive(world))
     answer = world.http.post("/v1/streams/flights/features", json=ROWS)
     assert answer.status_code == 503
     assert "are not at hand: the service is not there" in answer.json()["error"]["message"]
     world.begin_upstream()
-    until(world.ready, 60)
+    wait_for(world.ready)
     assert world.windows() == 1
 
 
@@ -139,11 +137,13 @@ def alive(world: World) -> bool:
 
 
 def test_copies_end_without_the_store(world: World) -> None:
-    world.begin_upstream("3")
+    world.begin_upstream("600")
     world.begin_edge()
-    until(world.ready, 60)
+    wait_for(world.ready)
     world.kill_upstream()
-    until(lambda: not world.ready(), 60)
+    assert world.ready()
+    world.clock.pass_(601)
+    wait_for(lambda: not world.ready())
     answer = world.http.post("/v1/streams/flights/features", json=ROWS)
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "ExpiredError"
@@ -152,7 +152,7 @@ def test_copies_end_without_the_store(world: World) -> None:
 def test_an_edge_stops_when_it_is_asked_to(world: World) -> None:
     world.begin_upstream()
     world.begin_edge()
-    until(world.ready, 60)
+    wait_for(world.ready)
     assert world.edge is not None
     world.edge.send_signal(signal.SIGTERM)
-    assert world.edge.wait(30) in (0, -signal.SIGTERM)
+    assert world.edge.wait(PATIENCE) in (0, -signal.SIGTERM)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocked import NOW, Moved
 from tests.serve.services import Inside, Process
 
 
@@ -28,11 +29,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts real services."""
+    """Starts real services, which begin in the middle of a window."""
     made: list[Process] = []
 
-    def start(*options: str, before: Sequence[str] = ()) -> Process:
-        made.append(Process(tmp_path, *options, before=before))
+    def start(*options: str, before: Sequence[str] = (), kill_at: str = "") -> Process:
+        program = [*before, *Moved(tmp_path / "clock", NOW).words("pyramidion")]
+        made.append(Process(tmp_path, *options, program=program, kill_at=kill_at))
         return made[-1]
 
     yield start

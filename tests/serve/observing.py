@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,14 +12,13 @@ import httpx
 import numpy as np
 
 from pyramidion import Pyramid
+from tests.clocked import NOW
 from tests.serve.services import Process, told_rows
 from tests.store.stores import cells, exact, populating
 
 OBSERVATIONS = "/v1/streams/s/observations"
 ROWS = 3
 """In each request; which ones follows from its key."""
-NOW = time.time()
-"""The event time of all rows, so that a retry sends the same content."""
 
 
 class Observer(threading.Thread):
@@ -66,7 +64,8 @@ def of_key(key: str) -> list[dict[str, object]]:
 def store_of(served: Process) -> Iterator[Pyramid]:
     """The store of a service that does not run."""
     assert served.process.poll() is not None
-    with Pyramid.open(served.data / "s", keys=served.keys.replace("{stream}", "s")) as store:
+    keys = served.keys.replace("{stream}", "s")
+    with Pyramid.open(served.data / "s", keys=keys, clock=lambda: NOW) as store:
         yield store
 
 

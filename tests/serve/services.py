@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,11 @@ from pyramidion.serve.service import Service
 from pyramidion.toml import written
 from pyramidion.web.bodies import ARROW
 from pyramidion.web.limits import Limits
+from tests.ports import free_port
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
+from tests.waiting import PATIENCE, wait_for
 
-PATIENCE = 120.0
+PROGRAM = (sys.executable, "-m", "pyramidion")
 ARROW_IN = {"Content-Type": ARROW}
 ARROW_OUT = {"Accept": ARROW}
 
@@ -105,7 +106,9 @@ class Inside(Callers):
         self.service = Service(self.data, keys=self.keys, clock=self.clock, limits=limits)
         self._socket = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(create_app(self.service), log_config=None, access_log=False)
+        config = uvicorn.Config(
+            create_app(self.service), log_config=None, access_log=False, timeout_keep_alive=600
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
         self._thread.start()
@@ -135,27 +138,29 @@ class Inside(Callers):
 
 
 class Process(Callers):
-    """A `pyramidion serve` of its own, by the system's clock."""
+    """A `pyramidion serve` of its own, always at one port; ``kill_at`` is a kill point."""
 
-    def __init__(self, folder: Path, *options: str, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, *options: str, program: Sequence[str] = PROGRAM, kill_at: str = ""
+    ) -> None:
         self.folder = folder
-        self._before = before
-        """Words of a command that runs the others."""
         self.data = folder / "data"
         self.keys = f"file:{folder}/keys/{{stream}}.key"
         self._options = options
+        self._program, self._kill_at = program, kill_at
+        self._port = free_port()
         super().__init__(self.data)
         self.start()
 
-    def start(self, *, port: int = 0) -> None:
+    def start(self) -> None:
         """Start it; returns when it answers."""
-        words = ["serve", "--data", str(self.data), "--keys", self.keys, "--port", str(port)]
+        words = ["serve", "--data", str(self.data), "--keys", self.keys, "--port", str(self._port)]
         self.process = subprocess.Popen(
-            [*self._before, sys.executable, "-m", "pyramidion", *words, "--json", *self._options],
+            [*self._program, *words, "--json", *self._options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+            env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYRAMIDION_KILL_AT": self._kill_at},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -187,11 +192,3 @@ class Process(Callers):
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-def wait_for(fact: Any, patience: float = PATIENCE) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + patience
-    while not fact():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.01)

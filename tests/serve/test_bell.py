@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from pyramidion.serve.bell import Bell, Kept
+from tests.waiting import PATIENCE
 
 
 def test_answers_given_at_once_wake_the_loop_once() -> None:
@@ -37,7 +38,7 @@ def test_every_answer_comes_however_threads_and_loop_meet() -> None:
         ]
         for half in halves:
             half.start()
-        found = sum(await asyncio.wait_for(asyncio.gather(*waiting), 60))
+        found = sum(await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE))
         for half in halves:
             half.join()
         return found
@@ -117,7 +118,7 @@ def test_words_are_kept_in_the_loop_and_wake_it_once() -> None:
         giving = threading.Thread(target=keep)
         giving.start()
         giving.join()
-        await asyncio.wait_for(done.wait(), 60)
+        await asyncio.wait_for(done.wait(), PATIENCE)
         return told, len(woken)
 
     assert asyncio.run(ask()) == ([(1, True), "no", (3, True)], 1)

@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from tests.serve.dashboard.filled import logged_in
-from tests.serve.services import Inside, error_of, told_rows, wait_for
+from tests.serve.services import Inside, error_of, told_rows
 from tests.store.stores import DAY, SECOND
 from tests.store.test_clock_alarm import Machine
+from tests.waiting import wait_for
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,9 @@ import pytest
 
 from pyramidion.errors import StorageError
 from pyramidion.web import descriptors
-from tests.serve.services import PATIENCE, Process, told_rows, wait_for
+from tests.clocked import NOW
+from tests.serve.services import Process, told_rows
+from tests.waiting import PATIENCE, wait_for
 
 LIMIT = 256
 OPENED = 600
@@ -53,7 +54,7 @@ def test_half_open_connections_fail_no_commit(
                 made.sendall(begun)
         served.create("t", epsilon=float("inf"), delta=0.0)  # opens files
         for name in ("s", "t"):
-            rows = told_rows(3, time.time())
+            rows = told_rows(3, NOW)
             answer = served.caller("observe").post(f"/v1/streams/{name}/observations", json=rows)
             assert answer.status_code == 200, answer.text
             assert answer.json()["accepted"] == 3

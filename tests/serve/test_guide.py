@@ -6,13 +6,15 @@ import doctest
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(
     shutil.which("curl") is None, reason="the guide calls curl, which is not installed here"
@@ -22,7 +24,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 FENCE = re.compile(r"^```(\w+) ?(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
 COMMAND = re.compile(r"^(?:host|you)\$ (.*)\n((?:(?!(?:host|you)\$ ).*\n)*)", re.MULTILINE)
 PORT = "8780"
-PATIENCE = 120.0
 
 
 def alike(wanted: str, got: str) -> bool:
@@ -40,9 +41,7 @@ class Shell:
         script = folder / "bin" / "pyramidion"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pyramidion "$@"\n')
         script.chmod(0o755)
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self._port = str(found.getsockname()[1])
+        self._port = str(free_port())
         self.behind: subprocess.Popen[bytes] | None = None
 
     @property

@@ -8,8 +8,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.serve.services import Inside, told_rows, wait_for
+from tests.serve.services import Inside, told_rows
 from tests.store.stores import DAY
+from tests.waiting import wait_for
 
 MODELS, OBSERVATIONS = "/v1/streams/s/models", "/v1/streams/s/observations"
 ROW = {"a": "1", "b": "x"}

@@ -13,13 +13,14 @@ from pyramidion.serve import shapes
 from pyramidion.serve.app import ALL
 from pyramidion.web.shapes import named as shaped
 from tests.serve.services import Inside
+from tests.waiting import PATIENCE
 
 ROUTES = [route for routes in ALL for route in routes.all]
 
 
 @pytest.fixture(scope="module")
 def document(shared: Inside) -> dict[str, Any]:
-    told: dict[str, Any] = httpx.get(f"{shared.url}/openapi.json").json()
+    told: dict[str, Any] = httpx.get(f"{shared.url}/openapi.json", timeout=PATIENCE).json()
     return told
 
 
@@ -64,7 +65,7 @@ def test_what_is_open_asks_for_no_token(document: dict[str, Any]) -> None:
 def test_the_page_has_every_route_and_loads_nothing(
     shared: Inside, document: dict[str, Any]
 ) -> None:
-    answer = httpx.get(f"{shared.url}/docs")
+    answer = httpx.get(f"{shared.url}/docs", timeout=PATIENCE)
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     for path in document["paths"]:

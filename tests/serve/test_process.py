@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ import httpx
 import pytest
 
 from tests.serve.observing import ROWS, Observer, send, unanswered_but_there
-from tests.serve.services import Process, wait_for
+from tests.serve.services import Process
+from tests.waiting import PATIENCE, wait_for
 
 CONNECTIONS = 8
 
@@ -19,7 +21,6 @@ def observers(served: Process, token: str) -> list[Observer]:
     made = [Observer(served.known(token), f"o{n}") for n in range(CONNECTIONS)]
     for each in made:
         each.start()
-    wait_for(lambda: all(len(each.acknowledged) > 3 for each in made))
     return made
 
 
@@ -41,12 +42,11 @@ Start = Callable[..., Process]
 
 
 def test_a_stop_as_soon_as_it_says_where_it_serves_closes_the_stores(tmp_path: Path) -> None:
-    for _ in range(3):  # before the server takes signals, or after
-        process = Process(tmp_path)
-        try:
-            assert process.stop() in (0, 130)
-        finally:
-            process.close()
+    process = Process(tmp_path)
+    try:
+        assert process.stop() in (0, 130)  # before the server takes signals, or after
+    finally:
+        process.close()
 
 
 def test_a_stop_finishes_what_was_taken(process: Start) -> None:
@@ -54,6 +54,7 @@ def test_a_stop_finishes_what_was_taken(process: Start) -> None:
     served.create(epsilon=float("inf"), delta=0.0)
     token = served.token("observe")
     made = observers(served, token)
+    wait_for(lambda: all(len(each.acknowledged) > 3 for each in made))
     assert served.stop() == 0
     for each in made:
         each.join()
@@ -66,11 +67,12 @@ def test_a_stop_finishes_what_was_taken(process: Start) -> None:
 def test_without_power_nothing_acknowledged_is_lost_and_nothing_counted_twice(
     process: Start,
 ) -> None:
-    served = process()
+    served = process(kill_at="commit.after:10")
     served.create(epsilon=float("inf"), delta=0.0)
     token = served.token("observe")
     made = observers(served, token)
-    served.kill()
+    assert served.process.wait(PATIENCE) == -signal.SIGKILL
+    served._kill_at = ""
     for each in made:
         each.join()
     nothing_lost_or_twice(served, made, token)
@@ -94,6 +96,6 @@ def test_tls_by_certificate_files(process: Start, certificate: tuple[Path, Path]
     served.verify = ssl.create_default_context(cafile=str(chain))
     assert served.caller().get("/v1/streams").json() == {"streams": []}
     with pytest.raises(httpx.HTTPError):
-        httpx.get(f"{served.url}/healthz")  # nobody vouches for it
+        httpx.get(f"{served.url}/healthz", timeout=PATIENCE)  # nobody vouches for it
     with pytest.raises(httpx.HTTPError):
-        httpx.get(f"http{served.url.removeprefix('https')}/healthz")
+        httpx.get(f"http{served.url.removeprefix('https')}/healthz", timeout=PATIENCE)

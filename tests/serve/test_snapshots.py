@@ -16,13 +16,14 @@ from pyramidion.signed import key_from, unsign
 from pyramidion.storage.shared import SharedTables
 from tests.serve.services import Inside, error_of
 from tests.store.stores import DAY, rows
+from tests.waiting import PATIENCE
 
 SNAPSHOT = "/v1/streams/s/snapshot"
 CARD = "/v1/streams/s/card"
 
 
 def key(inside: Inside) -> object:
-    return key_from(httpx.get(f"{inside.url}/v1/key").json()["ed25519"])
+    return key_from(httpx.get(f"{inside.url}/v1/key", timeout=PATIENCE).json()["ed25519"])
 
 
 def test_a_snapshot_featurizes_as_the_store_does(shared: Inside) -> None:

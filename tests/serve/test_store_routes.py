@@ -14,8 +14,9 @@ from pyramidion.serve.service import Service
 from pyramidion.settings import Settings
 from pyramidion.signed import key_from
 from pyramidion.toml import written
-from tests.serve.services import Inside, error_of, told_rows, wait_for
+from tests.serve.services import Inside, error_of, told_rows
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
+from tests.waiting import PATIENCE, wait_for
 
 STREAM = "/v1/streams/s"
 
@@ -242,10 +243,10 @@ def test_tokens_are_made_listed_and_taken_back(inside: Inside) -> None:
 
 
 def test_health_and_the_public_key_are_told_to_anybody(inside: Inside) -> None:
-    told = httpx.get(f"{inside.url}/healthz")
+    told = httpx.get(f"{inside.url}/healthz", timeout=PATIENCE)
     assert told.json() == {"alive": True}
-    assert httpx.get(f"{inside.url}/readyz").json()["ready"]
-    key = key_from(httpx.get(f"{inside.url}/v1/key").json()["ed25519"])
+    assert httpx.get(f"{inside.url}/readyz", timeout=PATIENCE).json()["ready"]
+    key = key_from(httpx.get(f"{inside.url}/v1/key", timeout=PATIENCE).json()["ed25519"])
     assert key.public_bytes_raw() == inside.service.signer.public_key().public_bytes_raw()
 
 

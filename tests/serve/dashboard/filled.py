@@ -14,6 +14,7 @@ from pyramidion import Categorical, Continuous, Label, Schema
 from pyramidion.learn.estimators import estimator_named
 from tests.serve.services import Inside
 from tests.store.stores import CUSTODIAN, DAY, SECOND
+from tests.waiting import PATIENCE
 
 STREAM, OTHER, MODEL = "flights", "empty", "late"
 SCHEMA_OF_FLIGHTS = Schema(
@@ -94,7 +95,7 @@ class Filled(Inside):
 
 
 def logged_in(url: str, token: str) -> httpx.Client:
-    made = httpx.Client(base_url=url, headers={"Origin": url}, timeout=120)
+    made = httpx.Client(base_url=url, headers={"Origin": url}, timeout=PATIENCE)
     answer = made.post("/login", data={"token": token})
     assert answer.status_code == 303, answer.text
     return made

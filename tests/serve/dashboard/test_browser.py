@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.serve.dashboard.filled import MODEL, PAGES, STREAM, Filled, flights
 from tests.serve.dashboard.numbers import Answers, compare
-from tests.serve.services import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 CHROMIUM = shutil.which("chromium")
 ARGUMENTS = (
@@ -72,7 +72,7 @@ class Window:
         self.filled, self.screen = filled, screen
         self.context = chromium.new_context(**SCREENS[screen])
         self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(1_000 * PATIENCE)
         self.wrong: list[str] = []
         self.page.on("console", lambda told: self._told(told.type, told.text))
         self.page.on("pageerror", lambda problem: self.wrong.append(str(problem)))

@@ -16,6 +16,7 @@ from tests.cli.test_cli_live import SHORT, Living
 from tests.serve.dashboard.filled import PAGES, STREAM
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.test_browser import NUMBERS, Window, chromium, name_of, pytestmark
+from tests.waiting import PATIENCE
 
 __all__ = ["chromium", "pytestmark"]
 
@@ -24,7 +25,7 @@ class Demo:
     """A `pyramidion live` whose year is over, so that its numbers stand still."""
 
     def __init__(self, folder: Path) -> None:
-        self.living = Living(folder, "--json", "--for", "300", program=SHORT)
+        self.living = Living(folder, "--json", "--for", "3000", program=SHORT)
         assert self.living.process.stdout is not None
         told = json.loads(self.living.process.stdout.readline())
         self.url, self._token = told["url"], told["token"]
@@ -37,7 +38,7 @@ class Demo:
 
     def api(self) -> Answers:
         headers = {"Authorization": f"Bearer {self._token}"}
-        return Answers(httpx.Client(base_url=self.url, headers=headers, timeout=60), STREAM)
+        return Answers(httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE), STREAM)
 
 
 @pytest.fixture
@@ -61,11 +62,13 @@ def test_every_page_of_the_demo_is_walked_and_every_number_is_the_apis(
     walker.close()
 
 
-def _compared(walker: Window, page: str, demo: Demo, tries: int = 20) -> int:
+def _compared(walker: Window, page: str, demo: Demo) -> int:
     """How many numbers are the same; what is due at the year's end may still be under way."""
-    for _ in range(tries - 1):
+    end = time.monotonic() + PATIENCE
+    while True:
         try:
             return compare(walker.open(page).evaluate(NUMBERS), demo.api())
         except AssertionError:
+            if time.monotonic() > end:
+                raise
             time.sleep(0.5)
-    return compare(walker.open(page).evaluate(NUMBERS), demo.api())

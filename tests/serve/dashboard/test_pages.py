@@ -18,8 +18,9 @@ from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, lo
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.visitors import inside
 from tests.serve.security.guarded import Guarded, rows
-from tests.serve.services import Inside, wait_for
+from tests.serve.services import Inside
 from tests.store.stores import tiny
+from tests.waiting import wait_for
 
 each_page = pytest.mark.parametrize("page", PAGES)
 POLICY = {

@@ -7,7 +7,6 @@ import io
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from pyramidion.web.logs import logged
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
+from tests.waiting import PATIENCE, wait_for
 
 STREAM, OTHER, MODEL = "flights", "clicks", "late"
 MARKER = "Zq7marker"
@@ -148,11 +148,10 @@ class Listening:
         self.server = Server(config, threading.Event(), self.room, limits)
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
         self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        wait_for(lambda: self.server.started)
 
     def connect(self) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         return made
 
     def send(self, data: bytes) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,8 +13,8 @@ from pyramidion.learn.training_set import TrainingSet
 from pyramidion.web.bodies import ARROW
 from pyramidion.web.limits import Limits
 from tests.serve.security.guarded import STREAM, Guarded, Listening
-from tests.serve.services import wait_for
 from tests.store.stores import DAY, rows
+from tests.waiting import PATIENCE, wait_for
 
 PATH = f"/v1/streams/{STREAM}/training-set"
 BATCHES, SIZE = 6, 10_000  # rows: more bytes than sockets of this size hold
@@ -27,7 +26,7 @@ def place(
     fresh: Callable[..., Guarded], listening: Callable[[Guarded], Listening]
 ) -> tuple[Guarded, Listening]:
     """A service that answers one request at a time, and has much to tell."""
-    guarded = fresh(Limits(at_once=1, unread_seconds=30.0))
+    guarded = fresh(Limits(at_once=1, unread_seconds=2 * PATIENCE))
     store = guarded.pyramid()
     store.observe(rows(200, guarded.clock.now, seed=1))
     guarded.clock.pass_(10 * DAY)
@@ -69,15 +68,14 @@ def test_a_download_that_is_cut_gives_its_place_back_and_keeps_nothing(
     guarded, listening = place
     service, token, before = guarded.service, guarded.token("train"), len(kept())
     made = begun(listening, token, accept)
-    time.sleep(0.2)  # what sockets hold has come; the rest waits for a reader
     assert service.admission.answering["requests"] == 1
     assert service.metrics.in_flight == 1
     assert len(kept()) > before
     cut(made, how)
-    wait_for(lambda: not service.admission.answering["requests"], 10.0)
-    wait_for(lambda: not service.metrics.in_flight, 10.0)
+    wait_for(lambda: not service.admission.answering["requests"])
+    wait_for(lambda: not service.metrics.in_flight)
     assert service.admission.held == 0
-    wait_for(lambda: len(kept()) <= before, 10.0)
+    wait_for(lambda: len(kept()) <= before)
     again = begun(listening, token, accept)  # there is room for the one that may be answered
     again.close()
     told = [entry.kind for entry in guarded.pyramid().audit_log.entries()]

@@ -14,6 +14,7 @@ from pyramidion.web.connections import PIPELINED, connections
 from pyramidion.web.limits import Limits
 from tests import framing
 from tests.serve.security.guarded import STREAM, Guarded, Listening
+from tests.waiting import PATIENCE
 
 
 class Cut(Listening):
@@ -83,6 +84,6 @@ def test_pipelined_requests_are_bounded() -> None:
         made.connection_lost(None)
         return wire
 
-    found = asyncio.run(asyncio.wait_for(fed(), 60)).sent
+    found = asyncio.run(asyncio.wait_for(fed(), PATIENCE)).sent
     assert found.count(b"HTTP/1.1 200") == PIPELINED + 1
     assert found.count(b"HTTP/1.1 400") == 1

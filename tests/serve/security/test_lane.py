@@ -24,6 +24,7 @@ from tests.serve.security.guarded import (
     lines_of,
     read_all,
 )
+from tests.waiting import PATIENCE, wait_for
 
 Fresh = Callable[..., Guarded]
 Listen = Callable[[Guarded], Listening]
@@ -72,10 +73,8 @@ def one(guarded: Guarded, **changed: Any) -> bytes:
 
 def at_rest(guarded: Guarded) -> None:
     """Nothing is held, answered or waited for any more."""
-    service, until = guarded.service, time.monotonic() + 30
-    while service.metrics.in_flight and time.monotonic() < until:
-        time.sleep(0.01)
-    assert service.metrics.in_flight == 0
+    service = guarded.service
+    wait_for(lambda: service.metrics.in_flight == 0)
     assert service.admission.held == 0
     assert service.admission.answering == {"requests": 0, "observations": 0}
 
@@ -173,26 +172,26 @@ def test_rates_and_places_are_those_of_all(fresh: Fresh, listening: Listen) -> N
     at_rest(full)
 
 
-def piecewise(behind: Listening, pieces: Iterable[bytes], pause: float) -> bytes:
+def piecewise(behind: Listening, pieces: Iterable[bytes], pause: Callable[[], object]) -> bytes:
     """The status of the answer to a request that comes in pieces."""
     with behind.connect() as made:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
             made.sendall(piece)
-            time.sleep(pause)
+            pause()
         return told(read_all(made))[0][9:12]
 
 
 def test_a_body_right_behind_its_header_is_waited_for(
     fresh: Fresh, listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SOON", 60.0)
+    monkeypatch.setattr(connections, "SOON", 2 * PATIENCE)
     guarded = fresh()
     behind, token = listening(guarded), guarded.token("observe")
     taken = took(behind, monkeypatch)
     head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")
     pieces = (head[:20], head[20:] + b"\r\n\r\n", body[:5], body[5:])
-    assert piecewise(behind, pieces, 0.05) == b"200"
+    assert piecewise(behind, pieces, lambda: time.sleep(0.05)) == b"200"
     assert taken == [True]
     at_rest(guarded)
 
@@ -205,7 +204,11 @@ def test_a_body_that_takes_longer_or_is_large_is_for_others(
     behind, token = listening(guarded), guarded.token("observe")
     taken = took(behind, monkeypatch)
     head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")
-    assert piecewise(behind, (head + b"\r\n\r\n", body[:5], body[5:]), 0.3) == b"200"
+    begun = lambda: wait_for(lambda: guarded.service.metrics.in_flight)  # noqa: E731
+    pieces = iter([begun, lambda: None, lambda: None])  # the header alone is with others
+    assert piecewise(behind, (head + b"\r\n\r\n", body[:5], body[5:]), lambda: next(pieces)()) == (
+        b"200"
+    )
     assert taken == []
     many = json.dumps(guarded.rows_json(SMALL // 20), default=str).encode()
     assert told(behind.send(request(token, many)))[0].startswith(b"HTTP/1.1 200")
@@ -216,7 +219,7 @@ def test_a_body_that_takes_longer_or_is_large_is_for_others(
 def test_who_leaves_before_the_body_is_there_hurts_nobody(
     fresh: Fresh, listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SOON", 60.0)
+    monkeypatch.setattr(connections, "SOON", 2 * PATIENCE)
     guarded = fresh()
     behind, token = listening(guarded), guarded.token("observe")
     head, _, body = request(token, one(guarded)).partition(b"\r\n\r\n")

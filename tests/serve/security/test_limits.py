@@ -15,6 +15,7 @@ from pyramidion.web import limits as bounds
 from pyramidion.web.limits import MANY, SLOTS, Admission, Limits, Rate
 from tests.serve.security.guarded import ARROW_IN, STREAM, Guarded, arrow_bytes, code_of
 from tests.store.stores import rows
+from tests.waiting import PATIENCE
 
 
 class Ticking:
@@ -114,7 +115,7 @@ def test_no_more_requests_are_answered_at_once_than_may_be(
 
     def slow(store: Any) -> Any:
         enough.release()
-        assert go.wait(60)
+        assert go.wait(PATIENCE)
         return whole(store)
 
     monkeypatch.setattr(type(guarded.pyramid()), "status", slow)
@@ -128,7 +129,7 @@ def test_no_more_requests_are_answered_at_once_than_may_be(
         for thread in threads:
             thread.start()
         for _ in threads:
-            assert enough.acquire(timeout=60)
+            assert enough.acquire(timeout=PATIENCE)
         refused = guarded.ask("GET", f"/v1/streams/{STREAM}/groups", token=token)
         go.set()
         for thread in threads:

@@ -33,6 +33,7 @@ from tests.serve.security.guarded import (
     lines_of,
 )
 from tests.store.stores import rows
+from tests.waiting import PATIENCE
 
 S = f"/v1/streams/{STREAM}"
 
@@ -235,9 +236,9 @@ def test_the_process_logs_json_lines_alone(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
-        assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
+        assert httpx.get(f"{url}/healthz", timeout=PATIENCE).status_code == 200
         process.terminate()
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE)
     first, *lines = told.splitlines()
     assert "nobody has a token yet" in first
     events = [json.loads(line)["event"] for line in lines]

@@ -23,9 +23,9 @@ from tests.serve.security.guarded import (
     STREAM,
     Guarded,
 )
-from tests.serve.services import wait_for
 from tests.store.stores import CUSTODIAN, DAY, HOUR, SCHEMA, rows, tiny
 from tests.vault.vaults import down, vault_of
+from tests.waiting import wait_for
 
 DOCS = Path(__file__).parents[3] / "docs" / "service-security.md"
 
