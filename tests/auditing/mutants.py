@@ -32,6 +32,7 @@ RELEASES = "tests/store/test_releases.py"
 SHARED = "tests/contracts/test_table_store.py"
 ORACLES = "tests/serve/security/test_oracles.py"
 ANSWERS = f"{ORACLES}::test_answers_do_not_depend_on_hot_rows_or_erasures"
+ONE_ROW = "tests/test_one_row_one_key.py"
 GREEN, RED = 0, 1  # exit codes of pytest
 
 
@@ -54,6 +55,59 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "one row: a type for all values of an NDJSON column",
+        (
+            Edit(
+                "files_text.py",
+                "return arrow_of([row.get(name, ABSENT) for row in rows])",
+                "return pa.array([row.get(name) for row in rows], from_pandas=True)",
+            ),
+        ),
+        f"{ONE_ROW}::test_one_row_does_not_change_how_another_is_read",
+    ),
+    Mutant(
+        "one row: floats of 2^53 and more are categories",
+        (
+            Edit("judge.py", "judge.mark(name, pc.fill_null(large, False), NOT_EXACT)", "pass"),
+            Edit(
+                "hashing_values.py", "not abs(float(value)) < exact_below(value)", "value != value"
+            ),
+        ),
+        f"{ONE_ROW}::test_all_ways_in_make_the_same_of_a_row_or_refuse_it",
+    ),
+    Mutant(
+        "one row: most times of a column decide how all are read",
+        (
+            Edit(
+                "judge.py",
+                "list(texts), judge, _microseconds, 0)",
+                "[t if t and t[:2] == '20' else None for t in texts], judge, _microseconds, 0)",
+            ),
+        ),
+        f"{ONE_ROW}::test_one_row_does_not_change_how_another_is_read",
+    ),
+    Mutant(
+        "one row: a column of booleans has a small table",
+        (Edit("learn/frames.py", 'if kind == "bool" and not private:', 'if kind == "bool":'),),
+        "tests/learn/test_featurizer.py::test_the_shape_of_a_table_does_not_follow_from_inferred_types",
+    ),
+    Mutant(
+        "one row: text is another value than its number",
+        (Edit("spelling.py", "KEYED_BY = BY_TEXT", "KEYED_BY = BY_TYPE"),),
+        f"{ONE_ROW}::test_all_ways_in_make_the_same_of_a_row_or_refuse_it",
+    ),
+    Mutant(
+        "one row: files that disagree about a type are cast",
+        (
+            Edit(
+                "batches.py",
+                "columns = [_in_line([table.column(name) for table in tables]) for name in names]",
+                'return pa.concat_tables(tables, promote_options="permissive")',
+            ),
+        ),
+        "tests/test_replay.py::test_files_of_other_types_change_no_value",
+    ),
     Mutant(
         "halved Laplace noise",
         (
@@ -591,8 +645,8 @@ MUTANTS = (
         (
             Edit(
                 "serve/routes_store.py",
-                "for each in found.deletions if not each.of_person]",
-                "for each in found.deletions]",
+                "for each in found.deletions\n        if not each.of_person\n",
+                "for each in found.deletions\n",
             ),
         ),
         f"{ANSWERS}[erased]",
