@@ -21,6 +21,7 @@ __all__ = [
     "Continuous",
     "CountFeaturizer",
     "Entry",
+    "FailedError",
     "FlooredScaler",
     "FormatError",
     "Grant",
@@ -68,6 +69,7 @@ _HOMES = {
     "pyramidion.client": ("Client",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
+        "FailedError",
         "FormatError",
         "KeyHolderError",
         "ObservationError",
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
     from pyramidion.client import Client
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
+        FailedError,
         FormatError,
         KeyHolderError,
         ObservationError,

@@ -14,7 +14,8 @@
     │   ├── TooLargeError          more than the service takes at once
     │   └── BusyError              too much waits already; come back in ``retry_after`` seconds
     ├── StorageError           the disk refuses: full, read-only, missing; nothing was lost
-    │   └── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    │   ├── KeyHolderError     the holder of the store key is missing, locked or has no such key
+    │   └── FailedError        a write or sync failed halfway; open the store again to know more
     └── UnreachableError       a service that does not answer, or not as ours do
 
 A message names the thing, the rule and the remedy. It never holds a value from
@@ -128,6 +129,16 @@ class StorageError(PyramidionError, OSError):
 
 class KeyHolderError(StorageError):
     """The holder of the store key cannot be reached, or does not have the key."""
+
+    status = 503
+
+
+class FailedError(StorageError):
+    """The disk failed in the middle of a write: what the store holds is known once it is reopened.
+
+    Whatever was refused with this error may be in or not. Sent again under the same key, it is
+    taken once.
+    """
 
     status = 503
 

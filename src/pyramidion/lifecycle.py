@@ -140,7 +140,7 @@ class Lifecycle:
         self.tables = TableFiles(catalogue, keys, folder / "tables", self.secret, noted=noted)
         self.readings = Readings(catalogue, keys)
         self.uncounted = Uncounted(catalogue, keys)
-        self._segments = Segments(folder / "hot")
+        self._segments = Segments(folder / "hot", catalogue.health)
         self.learn(schema)
         self._remove_strangers()
         self.hot = HotWindow(catalogue, keys, self._segments, settings)
@@ -212,7 +212,8 @@ class Lifecycle:
 
     def _remove_strangers(self) -> None:
         """Files that nobody needs: erased ones, superseded ones, and what a crash left."""
-        with self.arrivals:  # or a file that is being appended to may not be known yet
+        with self.arrivals, self.catalogue.lock:  # or a file that is being written is not known yet
+            self.catalogue.health.refuse()  # or the catalogue on disk may know other ones
             for query, folder in (
                 ("SELECT file FROM arenas WHERE current = 1", self.tables.folder),
                 ("SELECT file FROM steps", self._segments.folder),

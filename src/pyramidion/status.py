@@ -116,6 +116,8 @@ class Status:
     guarantee: Guarantee | None
     bytes: int
     due: bool
+    state: str
+    """``open``, or ``failed: reopen`` where the disk failed and nothing is taken any more."""
     clock: ClockStatus
     """What moves the store's time."""
     composed_epsilon: float | None = None
@@ -226,6 +228,7 @@ def status_of(
         guarantee=guarantee(lifecycle),
         bytes=_bytes(path),
         due=due,
+        state="failed: reopen" if catalogue.health.failed else "open",
         clock=clock,
         composed_epsilon=None if spent is None else spent.composed_epsilon,
         composed_delta=None if spent is None else spent.composed_delta,

@@ -31,6 +31,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -50,7 +51,7 @@ from pyramidion.clocks import ALARM, FOLLOWS, Alarm, Clock, ClockStatus, StoreCl
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.durations import since_epoch
 from pyramidion.erasing import Erasure, erase_person
-from pyramidion.errors import ExpiredError, PyramidionError, SchemaError, StateError
+from pyramidion.errors import ExpiredError, FailedError, PyramidionError, SchemaError, StateError
 from pyramidion.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.intrusion import Reseed, reseed
 from pyramidion.learn.curves import LearningCurve
@@ -318,7 +319,8 @@ class Pyramid:
                 self._shards.close()
             self._sharing.close()
             try:
-                self._arrivals.close()
+                with suppress(FailedError):  # what it has not sealed is hot
+                    self._arrivals.close()
             finally:  # a full disk must not keep the store locked
                 self._audit_log.close()
                 self._lifecycle.close()
@@ -412,6 +414,7 @@ class Pyramid:
     def _live(self) -> int:
         """When rows arrive that come now, which are no history."""
         self._still = False
+        self._home.catalogue.health.refuse()
         self._now()  # what is wrong with the clock is noted before rows come
         if self._threads.failed():  # what failed behind the scenes is done first, or raises here
             self._advance(self._now())
@@ -537,6 +540,7 @@ class Pyramid:
 
     def _advanced(self, now: int) -> Advance:
         """In the keeper."""
+        self._home.catalogue.health.refuse()
         self._training.trained.clear()
         self._timekeeping.note(again=True)
         self._untold.make_up()

@@ -91,6 +91,7 @@ NAMED: dict[str, Shape] = COMMON | {
         deletions=listed(FREE, description="of steps, windows and tables; never of a person"),
         guarantee={"oneOf": [named("Guarantee"), {"type": "null"}]},
         due=FLAG,
+        state={"enum": ["open", "failed: reopen"]},
         clock=FREE,
     ),
     "Clock": whole(

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyramidion.bundles import Arrival
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
-from pyramidion.errors import KeyHolderError, PyramidionError, StateError
+from pyramidion.errors import FailedError, KeyHolderError, PyramidionError, StateError
 from pyramidion.serve.bell import Bell, Told
 from pyramidion.serve.commits import Commits
 from pyramidion.storage.hot import Receipt
@@ -37,7 +37,8 @@ class Stream:
         self.reason = "models" if pyramid.models else ""
         """Why it is not ready, in one word that may be told to everybody.
 
-        Models are trained with the first look; ``keys``, ``clock`` and ``due`` say what failed."""
+        Models are trained with the first look; ``keys``, ``clock``, ``disk`` and ``due`` say what
+        failed."""
         self._looks = 0
         self.commits = Commits(
             pyramid.observe_all,
@@ -131,6 +132,8 @@ class Stream:
             self._note("clock" if problem else "", problem, problem)
         except KeyHolderError as problem:
             self._note("keys", public_message(problem), str(problem))
+        except FailedError as problem:
+            self._note("disk", public_message(problem), str(problem))
         except PyramidionError as problem:  # reported by /readyz and /metrics, and tried again
             self._note("due", public_message(problem), str(problem))
         except Exception as problem:  # an unknown one may hold values

@@ -44,6 +44,7 @@ from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 from pyramidion.spelling import BY_TYPE
 from pyramidion.spelling import FACT as KEYED
+from pyramidion.storage.disk import Health
 
 FORMAT = 9
 FORGOTTEN = "all tables"
@@ -186,16 +187,40 @@ def told(problem: sqlite3.Error, path: Path) -> FormatError | StateError | Stora
     return FormatError(f"{path} is damaged or not a catalogue; restore it from a backup")
 
 
+_LOST = (
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+)
+"""Errors after which it is not known what is on the disk: the commit may be there after a crash."""
+_LOST_AT_COMMIT = (
+    *_LOST,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_NOMEM,
+)
+"""The same of a commit: SQLite extends the log's index after the log has the commit."""
+
+
 @contextmanager
-def in_words(path: Path, damaged: str | None = None) -> Iterator[None]:
+def in_words(
+    path: Path,
+    damaged: str | None = None,
+    health: Health | None = None,
+    lost: Collection[int] = _LOST,
+) -> Iterator[None]:
     """Have errors of SQLite be told; ``damaged`` is said of a file that is not what it should be.
 
-    The error that SQLite raised is not kept: its text may quote what was bound.
+    If the error is one of ``lost``, the store's ``health`` becomes failed. The error that SQLite
+    raised is not kept: its text may quote what was bound.
     """
     try:
         yield
     except sqlite3.Error as problem:
         explanation = told(problem, path)
+        if health is not None and getattr(problem, "sqlite_errorcode", None) in lost:
+            explanation = health.fail()
     else:
         return
     if damaged is not None and isinstance(explanation, FormatError):
@@ -217,6 +242,7 @@ class Catalogue:
     def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
         self.lock = threading.RLock()
+        self.health = Health()
         self._depth = 0
         with self._explained():
             self._db = sqlite3.connect(
@@ -256,8 +282,9 @@ class Catalogue:
                 MIGRATIONS[number](self._db)
             self._db.execute(f"PRAGMA user_version={FORMAT}")
 
-    def _explained(self) -> AbstractContextManager[None]:
-        return in_words(self.path)
+    def _explained(self, *, commits: bool = False) -> AbstractContextManager[None]:
+        lost = _LOST_AT_COMMIT if commits else _LOST
+        return in_words(self.path, health=self.health, lost=lost)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -266,12 +293,14 @@ class Catalogue:
             if self._depth:
                 yield
                 return
+            self.health.refuse()
             with self._explained():
                 self._db.execute("BEGIN IMMEDIATE")
                 self._depth = 1
                 try:
                     yield
-                    self._db.execute("COMMIT")
+                    with self._explained(commits=True):
+                        self._db.execute("COMMIT")
                 except BaseException:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
@@ -281,12 +310,14 @@ class Catalogue:
 
     def run(self, sql: str, *values: object) -> int:
         """Change something; gives the new row's id."""
-        with self.lock, self._explained():
+        self.health.refuse()
+        with self.lock, self._explained(commits=not self._depth):
             return int(self._db.execute(sql, values).lastrowid or 0)
 
     def run_all(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Change something for each of some values."""
-        with self.lock, self._explained():
+        self.health.refuse()
+        with self.lock, self._explained(commits=not self._depth):
             self._db.executemany(sql, rows)
 
     def all(self, sql: str, *values: object) -> list[sqlite3.Row]:
@@ -375,6 +406,7 @@ class Catalogue:
 
     def truncate_log(self) -> None:
         """Leave nothing that was deleted in the write-ahead log."""
+        self.health.refuse()
         with self.lock, self._explained():
             busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
@@ -385,6 +417,7 @@ class Catalogue:
 
     def copy_to(self, path: Path) -> None:
         """A consistent copy of the database, in one file, marked as a backup."""
+        self.health.refuse()
         with self.lock, self._explained():
             copy = sqlite3.connect(path)
             try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyramidion.errors import StorageError
+from pyramidion.errors import FailedError, StorageError
 from pyramidion.killpoints import reach
 
 STALE = 60.0  # seconds
@@ -22,6 +22,63 @@ _REMEDIES = {
     errno.EPERM: "may not be used; run as the owner of the store, or give the rights",
     errno.ENOENT: "is not there; give the right path, or restore it from a backup",
 }
+
+
+_PASSING = (*_REMEDIES, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+"""Errors that say nothing about what was written before."""
+_REFUSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of a disk that works but takes nothing."""
+
+
+class Health:
+    """Whether what a store has written can be trusted.
+
+    After a failed sync it is not known what is on the disk: the system may have dropped what it
+    could not write, and then a second sync succeeds without it. So nothing is written, synced or
+    removed any more. When the store is opened again, it goes by what is there.
+    """
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def fail(self) -> FailedError:
+        """The error to raise; from here on `refuse` raises it."""
+        self.failed = True
+        return FailedError(
+            "the disk failed while the store wrote to it, so the store takes nothing more; check "
+            "the disk and open the store again: rows that were refused may be in, and are counted "
+            "once if they are sent again under the same key"
+        )
+
+    def refuse(self) -> None:
+        """Raise if the disk has failed."""
+        if self.failed:
+            raise self.fail()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A write: if the disk itself fails, the store becomes failed."""
+        self.refuse()
+        try:
+            yield
+        except OSError as problem:
+            if isinstance(problem, StorageError) or problem.errno in _PASSING:
+                raise
+            raise self.fail() from None
+
+    @contextmanager
+    def syncing(self, *, again: bool) -> Iterator[None]:
+        """A sync: if it fails, the store becomes failed.
+
+        A full or read-only disk is an exception if the same bytes will be written ``again``.
+        """
+        self.refuse()
+        try:
+            yield
+        except OSError as problem:
+            if again and problem.errno in _REFUSING:
+                raise
+            raise self.fail() from None
 
 
 def told(problem: OSError, path: Path | str) -> StorageError:

@@ -14,14 +14,15 @@ from pathlib import Path
 from pyramidion.errors import FormatError
 from pyramidion.killpoints import reach
 from pyramidion.storage.ciphers import opened, sealed, sealed_size
-from pyramidion.storage.disk import explained, sync, write_all
+from pyramidion.storage.disk import Health, explained, sync, write_all
 
 
 class Segments:
     """The segment files in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, health: Health | None = None) -> None:
         self.folder = folder
+        self._health = health or Health()
         self._writing = ThreadPoolExecutor(1, "hot rows")
         self._open: tuple[str, int] | None = None
 
@@ -59,7 +60,7 @@ class Segments:
         reach("append.before")
         path, plain = self.folder / file, data()
         start = start if isinstance(start, int) else start()
-        with explained(path):
+        with explained(path), self._health.writing():
             descriptor = self._descriptor(file)
             os.ftruncate(descriptor, start)
             os.lseek(descriptor, start, os.SEEK_SET)
@@ -71,7 +72,7 @@ class Segments:
         return sealed_size(len(plain))
 
     def _sync(self, file: str) -> None:
-        with explained(self.folder / file):
+        with explained(self.folder / file), self._health.syncing(again=True):
             os.fdatasync(self._descriptor(file))
         reach("append.synced")
 
@@ -81,9 +82,10 @@ class Segments:
             path = self.folder / file
             created = not path.exists()
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            if created:
-                sync(self.folder)
             self._open = (file, descriptor)
+            if created:
+                with self._health.syncing(again=False):
+                    sync(self.folder)
         return self._open[1]
 
     def read(self, file: str, start: int, length: int, key: bytes, context: str) -> bytearray:

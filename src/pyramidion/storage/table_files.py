@@ -184,7 +184,12 @@ class TableFiles:
         return _Sum(self, held | dict(windows or {}), standing, members).total()
 
     def forget(self, name: str) -> None:
-        """Remove a file that did not get into the catalogue."""
+        """Remove a file that did not get into the catalogue.
+
+        If the disk has failed it may have got in; then it stays until the store is opened.
+        """
+        if self._catalogue.health.failed:
+            return
         if self._catalogue.one("SELECT 1 FROM arenas WHERE file = ?", name) is None:
             remove(self.folder, [name])
 

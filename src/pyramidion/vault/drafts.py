@@ -136,8 +136,8 @@ class Draft:
         write_durably(self._folder / envelope_of(self.name), [data])
         return SealedFile(header, digest_of(data), key)
 
-    def drop(self) -> None:
-        """Let go of it: its key is gone, and so are its files."""
+    def drop(self, *, files: bool = True) -> None:
+        """Let go of it: its key is gone, and so are its ``files``."""
         self._key, self._waiting = b"", []
         if self._writer is not None:
             with suppress(Exception):  # what it cannot write any more is not wanted either
@@ -145,7 +145,7 @@ class Draft:
         if self._sink is not None:
             self._sink.close()
         with explained(self._folder):
-            for name in (parquet_of(self.name), envelope_of(self.name)):
+            for name in (parquet_of(self.name), envelope_of(self.name)) if files else ():
                 (self._folder / name).unlink(missing_ok=True)
 
 

@@ -251,8 +251,9 @@ class Sealer:
         """Let go of the open files; their rows are read from the hot window again."""
         drafts, self._drafts = self._drafts, {}
         self._taken, self._seen = self.vaulted, self._rewrites
+        known = self._catalogue.health.failed  # by the catalogue on disk, perhaps
         for draft in drafts.values():
-            draft.drop()
+            draft.drop(files=not known)
 
 
 def _whole(table: pa.Table, parts: Parts, came: int) -> tuple[pa.Table, Parts]:
