@@ -42,7 +42,7 @@ def warm() -> None:
         snapshot = counting.snapshot()
         snapshot.array(rows, threads=2)
         one = rows.slice(0, 1)
-        narrow = one.drop_columns(["view", "coded", "exact", "time"]).to_batches()[0]
+        narrow = one.drop_columns(["view", "coded", "exact", "day", "time"]).to_batches()[0]
         snapshot.featurize_one(one.to_pylist()[0])
         snapshot.featurize_one(one.to_batches()[0])
         snapshot.featurize_json(json.dumps(one.to_pylist()[0], default=str).encode())

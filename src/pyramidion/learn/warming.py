@@ -39,6 +39,7 @@ def sample_rows(length: int) -> pa.Table:
             "exact": pa.array(numbers).cast(pa.decimal128(21, 2)),
             "whole": pa.array(numbers),
             "real": pa.array(numbers / 4),
+            "day": pa.array([stamp.date()] * length),
             "time": pa.array([stamp] * length),
             "known": pa.array(numbers % 3),
             "binned": pa.array(numbers / length),
@@ -51,7 +52,7 @@ def sample_rows(length: int) -> pa.Table:
 
 def sample_schema(weight: str | None) -> Schema:
     """A schema with a feature of every kind."""
-    names = ("text", "large", "view", "coded", "exact", "whole", "real", "time")
+    names = ("text", "large", "view", "coded", "exact", "whole", "real", "day")
     return Schema(
         features=[
             *map(Categorical, names),
