@@ -25,7 +25,7 @@ JSON = "application/json"
 ELSEWHERE = "this failed for a reason on the service's own machine; its log says which"
 """Replaces a message that has a path or a URL in it."""
 _PLACE = re.compile(
-    r"(?<![\w/])(?:~\w*)?/(?!(?:v1|docs|features|metrics|healthz|readyz|openapi\.json)\b)"
+    r"(?<![\w/])(?:~\w*)?/(?=\S)(?!(?:v1|docs|features|metrics|healthz|readyz|openapi\.json)\b)"
     r"|\b[A-Za-z][\w+.-]*:/|\bfile:"
 )
 """A path or an address in a message, unless it is one of this service's own."""
@@ -59,6 +59,8 @@ def public_message(problem: PyramidionError | str) -> str:
     True
     >>> public_message(PyramidionError("send text/csv, or see /docs"))
     'send text/csv, or see /docs'
+    >>> public_message("this name has a / in it")
+    'this name has a / in it'
     """
     return ELSEWHERE if _PLACE.search(str(problem)) else str(problem)
 
