@@ -15,7 +15,7 @@ from pyramidion.exposure.exposed import COMPONENTS
 from tests.cli.shell import NOW, Shell
 from tests.store.stores import DAY, HOUR, START
 
-A, B = START + 34 * DAY + HOUR, START + 35 * DAY + HOUR
+A, B = START + 34 * DAY + HOUR, NOW
 
 
 def parsed(page: str) -> ElementTree.Element:
@@ -24,12 +24,14 @@ def parsed(page: str) -> ElementTree.Element:
 
 
 def test_the_text_begins_with_a_plain_sentence_and_has_tables(filled: Shell) -> None:
+    """The store was filled by an import just before its clock's time: all of it was exposed."""
     done = filled("exposure", "--from", A, "--to", B)
     assert done.code == 0, done.err
     first, _ = done.out.split("\n", 1)
     assert re.fullmatch(
         r"An intruder on the store's machine between \d{4}-\d\d-\d\d 01:00 and \d{4}-\d\d-\d\d "
-        r"01:00 \(UTC\) could read 500 raw observations; 100 of them arrived during that time\.",
+        r"23:59 \(UTC\) could read 3,600 raw observations; 3,600 of them arrived during that "
+        r"time\.",
         first,
     )
     for head in ("hot step  arrived from", "window  from", "Columns of these observations"):
