@@ -17,6 +17,7 @@ import pytest
 
 from pyramidion import KeyHolderError, Pyramid, PyramidionError, StorageError
 from pyramidion.storage.pins import FACTS
+from tests.store import inspect
 from tests.store.archive import Counts, loot, watched
 from tests.store.life import (
     DAY,
@@ -283,7 +284,7 @@ def test_an_erasure_that_the_key_holder_refused_is_finished_by_the_next_advance(
         store.observe(rows("1", life.day, marked=True), key=ONCE)
         life.day = LEAVES
         with monkeypatch.context() as patch:
-            patch.setattr(type(store._lifecycle.keys.holder), "drop", _fails)
+            patch.setattr(type(inspect.keys(store).holder), "drop", _fails)
             with pytest.raises(PyramidionError, match="the disk is full"):
                 store.advance()
         life.attack("refused")
@@ -328,7 +329,7 @@ def test_no_error_warning_or_log_tells_a_value(life, tmp_path, caplog, monkeypat
             refused(lambda bad=bad: store.observe([row, row | bad], key=ONCE))
         refused(lambda: store.observe([row], key=ONCE * 100))
         with monkeypatch.context() as patch:
-            patch.setattr(type(store._lifecycle.keys), "must_be_held", _fails)
+            patch.setattr(type(inspect.keys(store)), "must_be_held", _fails)
             refused(lambda: store.observe([row], key=ONCE))
         (made.holder / "key").rename(made.holder / "elsewhere")
         refused(lambda: store.observe([row], key=ONCE))

@@ -12,6 +12,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.auditing.trial import Trial, cells_of
 from tests.dying import died
+from tests.store import inspect
 from tests.store.stores import SCHEMA, START, exact, rows, tiny
 
 
@@ -66,7 +67,7 @@ def test_after_a_crash_acknowledged_rows_are_on_the_noise_that_was_there_before_
         made = Trial(store, clock)
         assert files(path) == before
         noise = made.on_disk(1)
-        arena = store._lifecycle.populating[1].arena
+        arena = inspect.populating(store, 1)
         counted = exact(store, arena, [rows(50), rows(50, seed=1)][:acknowledged])
         for own, drawn, count in zip(cells_of(arena), noise, counted.values(), strict=True):
             np.testing.assert_array_equal(own.reshape(-1) - count, drawn.reshape(-1))

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.cli.shell import Shell, Stdin
+from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import DAY, START
 
@@ -27,7 +28,7 @@ def peopled(shell: Shell) -> Shell:
 
 def left(shell: Shell) -> list[str]:
     with shell.open(NOW) as store:
-        return [w for _, t, _ in store._lifecycle.hot.batches() for w in t["who"].to_pylist()]
+        return [w for _, t, _ in inspect.hot(store).batches() for w in t["who"].to_pylist()]
 
 
 def test_a_person_is_erased_and_it_is_said_in_the_same_words_whoever_it_was(peopled: Shell) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import NOW, Shell
+from tests.store import inspect
 from tests.store.stores import DAY, START, cells, rows, same
 from tests.store.test_tampering import file_of, flip
 
@@ -94,12 +95,12 @@ def test_rebuild_from_hot_rows_says_what_the_window_paid(shell: Shell) -> None:
 def test_rebuild_from_a_file_gives_the_same_counts(shell: Shell, suffix: str) -> None:
     reserving(shell, epsilon=math.inf)
     with shell.open(START + 15 * DAY) as store:
-        before = cells(store._lifecycle.tables.sealed(1))
+        before = cells(inspect.sealed(store, 1))
     file = shell.saved(rows(20, START + np.arange(20) * DAY / 2), f"again.{suffix}")
     told = shell("rebuild", "--window", 1, "--rows", file, *WHY, now=START + 15 * DAY).out
     assert told == "rebuilt window 1 from 20 rows; it paid nothing, as there is no privacy\n"
     with shell.open(START + 15 * DAY) as store:
-        assert same(cells(store._lifecycle.tables.sealed(1)), before)
+        assert same(cells(inspect.sealed(store, 1)), before)
 
 
 def test_rebuild_tells_programs_and_takes_a_share(shell: Shell) -> None:

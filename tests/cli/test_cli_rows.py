@@ -15,6 +15,7 @@ import pytest
 
 from pyramidion import Pyramid
 from tests.cli.shell import NOW, Shell, Stdin, as_bytes
+from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, START, TIMELESS, rows
 from tests.waiting import PATIENCE
 
@@ -408,12 +409,12 @@ def test_the_schema_decides_which_columns_are_kept(made: Shell) -> None:
     extra = NEW.append_column("name", pa.array(["nobody's business"] * 50))
     made("observe", made.saved(extra, "new.csv"))
     with made.open() as store:
-        (_, table, _) = next(store._lifecycle.hot.batches())
+        (_, table, _) = next(inspect.hot(store).batches())
     assert sorted(table.column_names) == sorted(SCHEMA.columns)
 
 
 def test_the_schema_decides_what_a_column_of_text_is_read_as(made: Shell) -> None:
     made("observe", made.saved(NEW, "new.csv"))  # the open feature a looks like numbers
     with made.open() as store:
-        (_, table, _) = next(store._lifecycle.hot.batches())
+        (_, table, _) = next(inspect.hot(store).batches())
     assert table.schema.field("a").type == pa.string()

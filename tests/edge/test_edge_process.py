@@ -19,7 +19,8 @@ from tests.edge.conftest import ASKER, line
 from tests.memory import in_memory
 from tests.ports import free_port
 from tests.secrets_on_disk import secret
-from tests.store.stores import TIMELESS, rows, settled, tiny
+from tests.store.inspect import settled
+from tests.store.stores import TIMELESS, rows, tiny
 from tests.waiting import PATIENCE, wait_for
 
 ROWS = rows(3).drop_columns(["t", "y"]).to_pylist()

@@ -14,7 +14,8 @@ import numpy as np
 from pyramidion import Pyramid
 from tests.clocked import NOW
 from tests.serve.services import Process, told_rows
-from tests.store.stores import cells, exact, populating
+from tests.store.inspect import populating
+from tests.store.stores import cells, exact
 
 OBSERVATIONS = "/v1/streams/s/observations"
 ROWS = 3

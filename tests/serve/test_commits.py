@@ -15,8 +15,10 @@ from pyramidion.errors import BusyError, ObservationError, StorageError
 from pyramidion.serve import commits
 from pyramidion.serve.commits import Commits, Load
 from pyramidion.storage.hot import Receipt
+from tests.store import inspect
 from tests.store.conftest import stand
-from tests.store.stores import Stand, noise, populating, rows, same
+from tests.store.inspect import populating
+from tests.store.stores import Stand, noise, rows, same
 from tests.waiting import PATIENCE as LONG
 
 ROOM = {"most_requests": 1_000, "most_rows": 10_000, "most_bytes": 1_000_000}
@@ -239,6 +241,6 @@ def test_senders_that_hammer_a_store_are_each_answered_and_counted_once(stand: S
     gathering.close()
     assert refused[0] > 0
     assert same(noise(store, populating(store), [rows(1), batch]), before)
-    hot = store._lifecycle.hot
+    hot = inspect.hot(store)
     assert hot.rows == 241
     assert len(hot.steps[0].batches) <= 241 - 10  # the second group had eleven at least

@@ -15,6 +15,7 @@ from pyramidion.settings import Settings
 from pyramidion.signed import key_from
 from pyramidion.toml import written
 from tests.serve.services import Inside, error_of, told_rows
+from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 from tests.waiting import PATIENCE, wait_for
 
@@ -95,7 +96,7 @@ def test_what_is_due_is_done_when_nobody_calls(inside: Inside) -> None:
     caller.post(f"{STREAM}/observations", json=told_rows(3, inside.clock.now))
     inside.clock.pass_(11 * DAY)
     store = inside.service._streams["s"].pyramid
-    wait_for(lambda: store._lifecycle.complete is not None)
+    wait_for(lambda: inspect.served(store) is not None)
 
 
 def test_a_reseed_needs_a_reason_and_freezes_what_was_there(inside: Inside) -> None:

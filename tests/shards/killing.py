@@ -31,7 +31,8 @@ from pyramidion.storage.tables import FileTables
 from tests.dying import ended, started
 from tests.redis_servers import Outage, RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream
-from tests.store.stores import START, cells, observed, rows, settled
+from tests.store.inspect import settled
+from tests.store.stores import START, cells, observed, rows
 
 EVERY, DAY_MANY = 2.5, 75.0  # days between batches, and of all
 END = START + DAY_MANY * DAYS

@@ -12,7 +12,9 @@ import pyarrow as pa
 from pyramidion import Pyramid, Schema, Settings, Shard
 from pyramidion.counts.arena import Arena
 from pyramidion.storage.tables import FileTables
-from tests.store.stores import SCHEMA, Clock, cells, exact, rows, settled, tiny
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import SCHEMA, Clock, cells, exact, rows, tiny
 
 NAMES = ("one", "two", "three")
 DAYS = 86_400.0
@@ -109,7 +111,7 @@ class Stream:
 
 def served(node: Pyramid) -> Arena:
     """The tables that a shard serves."""
-    found = node._lifecycle.served
+    found = inspect.served(node)
     assert found is not None
     return found
 

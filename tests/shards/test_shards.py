@@ -34,7 +34,9 @@ from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
-from tests.store.stores import SCHEMA, Clock, same, sealed, tiny, unpin
+from tests.store import inspect
+from tests.store.inspect import sealed
+from tests.store.stores import SCHEMA, Clock, same, tiny, unpin
 
 # --- the secret opens nothing ----------------------------------------------------------------
 
@@ -64,7 +66,7 @@ def test_whatever_is_sealed_has_a_key_that_was_drawn_for_it(
     store = stream.begin("one")["one"]
     stream.observe("one", 40)
     stream.advance(10)
-    secret = store._lifecycle.secret
+    secret = inspect.secret(store)
     assert store.snapshot().tables
     assert used
     assert used <= drawn - {secret}
@@ -72,8 +74,8 @@ def test_whatever_is_sealed_has_a_key_that_was_drawn_for_it(
 
 def test_where_shards_meet_does_not_open_with_the_secret(stream: Stream) -> None:
     store = stream.begin("one")["one"]
-    told = json.loads(store._lifecycle.catalogue.about("shard"))
-    secret = store._lifecycle.secret
+    told = json.loads(inspect.catalogue(store).about("shard"))
+    secret = inspect.secret(store)
     for key in (secret, shard._former_key(secret)):
         with pytest.raises(FormatError, match="under another key"):
             Shard._opened(told["sealed"], key)
@@ -82,15 +84,15 @@ def test_where_shards_meet_does_not_open_with_the_secret(stream: Stream) -> None
 def test_a_record_under_the_secret_is_sealed_anew(stream: Stream) -> None:
     """As in a store of format 7."""
     store = stream.begin("one")["one"]
-    catalogue, secret = store._lifecycle.catalogue, store._lifecycle.secret
+    catalogue, secret = inspect.catalogue(store), inspect.secret(store)
     about = json.dumps(asdict(stream.shard("one").anywhere)).encode()
     former = b"".join(ciphers.sealed(shard._former_key(secret), [about], b"shard")).hex()
     catalogue.note(shard=former)
     stream.close("one")
     unpin(stream.path("one"), stream.folder / "keys" / "one.key")
     again = stream.reopen("one")
-    assert again._shards is not None
-    assert again._shards.shard == stream.shard("one").anywhere
+    assert inspect.parts(again).shards is not None
+    assert inspect.parts(again).shards.shard == stream.shard("one").anywhere
     files = [path for path in stream.path("one").rglob("*") if path.is_file()]
     assert not any(former.encode() in path.read_bytes() for path in files)
 
@@ -174,7 +176,7 @@ def test_the_noise_of_shards_is_independent(stream: Stream) -> None:
     for i, one in enumerate(drawn):
         for other in drawn[:i]:
             assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(one.size)
-    assert len({node._lifecycle.secret for node in nodes.values()}) == 1
+    assert len({inspect.secret(node) for node in nodes.values()}) == 1
 
 
 def test_a_window_is_given_once_nothing_opens_its_populating_states(
@@ -188,10 +190,10 @@ def test_a_window_is_given_once_nothing_opens_its_populating_states(
         broken.setattr(FileHolder, "drop", _refused)
         with pytest.raises(KeyHolderError):
             stream.advance(10)
-        assert nodes["one"]._lifecycle.keys.unfinished
+        assert inspect.keys(nodes["one"]).unfinished
         with pytest.raises(KeyHolderError):
             nodes["one"].advance()
-        nodes["one"]._shards._giving.give(int(stream.clock.now * 1e6))
+        inspect.parts(nodes["one"]).shards._giving.give(int(stream.clock.now * 1e6))
         assert set(stream.tables.names()) == before
     nodes["one"].advance()
     assert len(stream.shard("one").roster.entries().windows) == 1
@@ -341,8 +343,8 @@ def test_nobody_sums_a_window_that_is_about_to_be_erased(stream: Stream) -> None
     stream.advance(10)
     seen = []
     for node in nodes.values():
-        store = node._lifecycle
-        store.leaving.append(lambda _, store=store: seen.append(store.served))
+        leaving = inspect.parts(node).lifecycle.leaving
+        leaving.append(lambda _, node=node: seen.append(inspect.served(node)))
     stream.advance(40, rounds=1)
     assert seen
     assert not any(seen)
@@ -395,7 +397,7 @@ def test_window_that_is_dated_anew_is_given_anew(stream: Stream) -> None:
     stream.advance(10)
     roster, one = stream.shard("one").roster, nodes["one"]
     (before,) = roster.entries().of("one").values()
-    one._lifecycle.catalogue.run("UPDATE windows SET start = start + 1")
+    inspect.catalogue(one).run("UPDATE windows SET start = start + 1")
     stream.advance(1)
     (after,) = roster.entries().of("one").values()
     assert (after.file, after.until) == (before.file, before.until + 1)
@@ -450,7 +452,7 @@ def test_own_hot_rows_are_taken_off_the_sum_and_no_others(stream: Stream) -> Non
     X, _ = node.training_set()
     counted = exact(node, served(node), others)
     assert counted[""].sum() == 400
-    reduced = node._serving.reduced()
+    reduced = inspect.parts(node).serving.reduced()
     assert reduced._all is not None
     assert same(cells(reduced._all._arena), counted)
     assert len(X) == 40
@@ -468,7 +470,7 @@ def test_own_hot_rows_of_a_window_that_waits_are_not_taken_off(stream: Stream) -
     assert node.snapshot().rows == 600
     assert node.status().shard.waiting == 1
     node.training_set()
-    assert node._serving.reduced()._counted.hidden == 200
+    assert inspect.parts(node).serving.reduced()._counted.hidden == 200
 
 
 # --- who takes part ----------------------------------------------------------------------------
@@ -764,7 +766,8 @@ def test_one_lost_chunk_is_given_again_by_a_shard_that_runs(
     full.asked("del", chunk(stream, "one"))
     minute(stream)
     assert full.asked("exists", chunk(stream, "one")).strip() == b"1"
-    assert len(stream.nodes["two"]._shards._tables.names()) == 6  # and nothing is left over
+    tables = inspect.parts(stream.nodes["two"]).shards._tables
+    assert len(tables.names()) == 6  # and nothing is left over
     stream.close("one")
     assert stream.reopen("three").snapshot().rows == 120
 
@@ -793,7 +796,7 @@ def test_a_window_that_cannot_be_read_is_told_to_be_missing(
     assert same(cells(served(node)), exact(node, served(node), others))  # each window whole or not
     assert ("shard_missing_windows", (), 1) in list(_of_status(node.status()))
     changed = []
-    node._lifecycle.changed.append(changed.append)
+    inspect.parts(node).lifecycle.changed.append(changed.append)
     stream.advance(6 / 86_400)
     assert not changed  # it is tried again, and serves on
     stream.reopen("one")
@@ -832,11 +835,11 @@ def test_a_lost_manifest_hides_nobody_elses_windows(stream: Stream, full: RedisS
 def test_a_lost_manifest_is_told_again_by_a_shard_that_runs(
     stream: Stream, full: RedisServer
 ) -> None:
-    passed = stream.nodes["one"]._shards._told["one"][1].passed
+    passed = inspect.parts(stream.nodes["one"]).shards._told["one"][1].passed
     full.asked("del", told(stream, "one"))
     minute(stream)
     assert full.asked("exists", told(stream, "one")).strip() == b"1"
-    assert stream.nodes["two"]._shards._told["one"][1].passed == passed
+    assert inspect.parts(stream.nodes["two"]).shards._told["one"][1].passed == passed
     assert is_whole(stream)
 
 
@@ -872,7 +875,7 @@ def test_where_shards_meet_is_encrypted_in_the_store(stream: Stream) -> None:
     for file in stream.path("one").rglob("*"):
         if file.is_file():
             assert b"stream.key" not in file.read_bytes()
-    assert stream.reopen("one")._shards.shard == stream.shard("one")
+    assert inspect.parts(stream.reopen("one")).shards.shard == stream.shard("one")
 
 
 def test_shards_meet_wherever_their_processes_are_started(

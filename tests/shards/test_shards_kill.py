@@ -19,6 +19,7 @@ from pyramidion.storage.tables import MemoryTables
 from tests.memory import in_memory
 from tests.shards.killing import END, POINTS, Ordeal, schedule
 from tests.shards.streams import DAYS, NAMES, cells, exact, served
+from tests.store import inspect
 from tests.store.stores import same
 
 WINDOW, RETENTION = 10 * DAYS, 50 * DAYS
@@ -84,7 +85,7 @@ def test_every_acknowledged_row_is_in_the_sum_once(ordeal: Ordeal) -> None:
         node.advance()
         found = served(node)
         assert found.rows == sum(batch.num_rows for batch in batches)
-        counts, windows = exact(node, found, batches), node._shards._sum
+        counts, windows = exact(node, found, batches), inspect.parts(node).shards._sum
         noise = {of: flat - counts[of] for of, flat in cells(found).items()}
         if not node.settings.private:
             assert not any(flat.any() for flat in noise.values())
@@ -112,7 +113,7 @@ def archived(ordeal: Ordeal, node: Pyramid) -> list[tuple[str, str, float, Arena
     for name in NAMES:
         for of, chunks in ordeal.told(name, "put"):
             tables.chunks[of] = [bytes.fromhex(chunk) for chunk in chunks]
-    layout = node._lifecycle.birth(1).layout
+    layout = inspect.birth(node, 1).layout
     for of, value in keys.items():
         kind, *rest = of.split(".")
         if kind == "window":

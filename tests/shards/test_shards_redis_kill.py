@@ -12,6 +12,7 @@ from tests.redis_servers import RedisServer, needed
 from tests.shards.killing import END, OUTAGES, POINTS, Ordeal
 from tests.shards.streams import DAYS, NAMES, cells, exact, served
 from tests.shards.test_shards_kill import kept
+from tests.store import inspect
 from tests.store.stores import same
 
 
@@ -52,5 +53,6 @@ def test_every_acknowledged_row_is_in_the_sum_once_whatever_redis_lost(server: R
     entries = stream.shard(NAMES[0]).roster.entries()
     known = {window.held.name for window in entries.windows}
     known |= {member.manifest.name for member in entries.members.values() if member.manifest}
-    assert set(nodes[NAMES[0]]._shards._tables.names()) == known  # and nothing else is left there
+    tables = inspect.parts(nodes[NAMES[0]]).shards._tables
+    assert set(tables.names()) == known  # and nothing else is left there
     stream.close()

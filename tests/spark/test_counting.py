@@ -19,19 +19,9 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import ObservationError, PrivacyError, StateError
 from pyramidion.spark import ParquetFiles, count, count_into, partials
-from tests.store.stores import (
-    DAY,
-    SCHEMA,
-    START,
-    TIMELESS,
-    Stand,
-    cells,
-    noise,
-    rows,
-    same,
-    sealed,
-    tiny,
-)
+from tests.store import inspect
+from tests.store.inspect import sealed
+from tests.store.stores import DAY, SCHEMA, START, TIMELESS, Stand, cells, noise, rows, same, tiny
 
 OFF = {"epsilon": math.inf}
 WINDOWS = START - 30 * DAY  # three windows of ten days
@@ -218,9 +208,9 @@ def test_the_charge_is_durable_before_the_noise_is_drawn(
     real = Birth.arena
 
     def arena(self: Birth, *given: Any) -> Arena:
-        window = store._lifecycle.next_window() - 1
+        window = inspect.parts(store).lifecycle.next_window() - 1
         paid = sum(
-            line.amount for line in store._lifecycle.catalogue.lines(window) if line.kind == "table"
+            line.amount for line in inspect.catalogue(store).lines(window) if line.kind == "table"
         )
         assert paid > 0
         born.append(window)
@@ -239,7 +229,7 @@ def test_a_windows_whole_budget_goes_to_its_tables_but_for_a_rebuild(
 ) -> None:
     store = stand.create(weights_share=0.1, rebuild_share=0.2)
     done = count_into(frame(spark, history(60, days=9)), store)
-    lines = store._lifecycle.catalogue.lines(done.windows[0].window)
+    lines = inspect.catalogue(store).lines(done.windows[0].window)
     budget = sum(line.amount for line in lines if line.kind == "budget")
     assert sum(ln.amount for ln in lines if ln.kind == "table") == budget * 4 / 5
     assert {line.purpose for line in lines if line.kind == "reserve"} == {"rebuild"}

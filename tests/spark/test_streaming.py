@@ -22,7 +22,8 @@ from pyramidion.spark.streaming import _keyed
 from tests.client.service import TOKEN, serving
 from tests.spark.driver import FORM, streamed
 from tests.spark.test_counting import frame
-from tests.store.stores import DAY, SCHEMA, Stand, cells, exact, populating, rows, same
+from tests.store.inspect import populating
+from tests.store.stores import DAY, SCHEMA, Stand, cells, exact, rows, same
 
 FILES = 4
 

@@ -29,10 +29,11 @@ from unittest.mock import patch
 from pyramidion import Pyramid, Settings, killpoints
 from pyramidion.vault.backlog import Backlog
 from tests.dying import ended, started
+from tests.store import inspect
 from tests.store import killing_checks as checks
 from tests.store import killing_workload as work
+from tests.store.inspect import settled
 from tests.store.killing_model import Born, Model, births_told
-from tests.store.stores import settled
 
 MOST_VERBS = 100  # until a child must have come to the point where it is to die
 SPEND = Fraction(1, 1_000_000)
@@ -75,7 +76,7 @@ class Ordeal:
         self.log: list[str] = []
         vault = {"vault": str(folder / "vault"), "custodian": checks.CUSTODIAN.public}
         created = Pyramid.create(folder / "store", work.SCHEMA, settings, **self._given(0), **vault)
-        self.model = Model(settings, created._lifecycle.secret)
+        self.model = Model(settings, inspect.secret(created))
         created.close()
 
     def _given(self, now: int) -> dict[str, Any]:
@@ -216,7 +217,7 @@ def why(verb: work.Verb) -> str:
 def is_done(store: Pyramid, verb: work.Verb) -> bool:
     """Whether a verb was carried out by a process that was killed before it could say so."""
     if verb.kind == "observe":
-        return store._lifecycle.last_batch() >= verb.number
+        return inspect.last_batch(store) >= verb.number
     if verb.kind == "withdraw":
         return verb.name not in store.schema.table_names
     if verb.kind == "add":
@@ -229,14 +230,14 @@ def is_done(store: Pyramid, verb: work.Verb) -> bool:
 def outcome(store: Pyramid, verb: work.Verb) -> Any:
     """What a verb that is done has to say."""
     if verb.kind == "observe":
-        batches = [batch for step in store._lifecycle.hot.steps for batch in step.batches]
+        batches = [batch for step in inspect.hot(store).steps for batch in step.batches]
         (receipt,) = (batch.receipt for batch in batches if batch.number == verb.number)
         return [receipt.accepted, receipt.refused, receipt.late]
     return _paid(store, verb) if verb.kind == "spend" else True
 
 
 def _paid(store: Pyramid, verb: work.Verb) -> list[int]:
-    return sorted(line.window for line in store._home.catalogue.lines() if line.why == why(verb))
+    return sorted(line.window for line in inspect.catalogue(store).lines() if line.why == why(verb))
 
 
 def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
@@ -260,7 +261,7 @@ def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
         for window in rebuildable(store)[-1:]:
             store.rebuild(window, why=why(verb), share=REBUILD)
     else:
-        windows = sorted(store._lifecycle.populating)
+        windows = sorted(inspect.windows(store))
         if windows:
             store.ledger.spend("selection", SPEND, windows, verb.now, why(verb))
         return windows
@@ -270,7 +271,7 @@ def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
 def rebuildable(store: Pyramid) -> list[int]:
     """The sealed windows whose rows are all hot."""
     hot = Counter[int]()
-    for batch in store._lifecycle.hot.stored(lambda _: True):
+    for batch in inspect.hot(store).stored(lambda _: True):
         for window, rows in batch.parts:
             hot[window] += rows
     found = [window for window in store.status().windows if window.state == "sealed"]

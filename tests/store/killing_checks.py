@@ -20,6 +20,7 @@ from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.envelope import Envelope, joined
 from pyramidion.vault.parquet import BATCH, decrypted
 from pyramidion.vault.vault import Vault
+from tests.store import inspect
 from tests.store import killing_workload as work
 from tests.store.killing_model import Born, Model, digest
 
@@ -68,8 +69,7 @@ class Look:
 
     def __init__(self, store: Pyramid, model: Model, now: int) -> None:
         self.store, self.model, self.now = store, model, now
-        self.lifecycle = store._lifecycle
-        self.catalogue = store._home.catalogue
+        self.catalogue = inspect.catalogue(store)
         self.windows = self._all("SELECT * FROM windows ORDER BY number")
         self.arenas = self._all("SELECT * FROM arenas")
         self.read = {row["file"]: self._read(row) for row in self.arenas if row["current"]}
@@ -88,7 +88,8 @@ class Look:
         return self.catalogue.all(sql)
 
     def _read(self, row: sqlite3.Row) -> Arena:
-        return self.lifecycle.tables.read(row["file"], self.lifecycle.keys.get(row["key"]))
+        key = inspect.keys(self.store).get(row["key"])
+        return inspect.table_files(self.store).read(row["file"], key)
 
     def sealed(self) -> dict[int, Arena]:
         """The sealed windows, as they are on disk."""
@@ -102,7 +103,7 @@ class Look:
 
     def tables(self) -> Iterator[Problem]:
         """Cells less exact counts are the noise that the window was born with."""
-        held = {number: window.arena for number, window in self.lifecycle.populating.items()}
+        held = {number: window.arena for number, window in inspect.windows(self.store).items()}
         for number, arena in [*held.items(), *self.sealed().items()]:
             found = cells(arena)
             exact = self.model.exact(self.ours[number]) if number in self.ours else {}
@@ -149,9 +150,10 @@ class Look:
             for row in self.arenas
             if row["kind"] == "complete" and row["current"]
         ]
-        if len(held) > 1 or bool(held) != (self.lifecycle.complete is not None):
+        served = inspect.served(self.store)
+        if len(held) > 1 or bool(held) != (served is not None):
             yield "complete", f"{len(held)} files with complete tables"
-        held += [self.lifecycle.complete] if self.lifecycle.complete is not None else []
+        held += [served] if served is not None else []
         if bool(total) != bool(held):
             yield "complete", f"{len(total)} tables are sealed, {len(held)} are complete"
         for arena in held:
@@ -175,14 +177,15 @@ class Look:
         if set(by_state.values()) - {"populating", "sealed", "erased"}:
             yield "states", f"{by_state}"
         populating = {number for number, state in by_state.items() if state == "populating"}
-        if populating != self.lifecycle.populating.keys():
-            yield "states", f"{populating} are populating, {self.lifecycle.populating.keys()} held"
+        held = inspect.windows(self.store).keys()
+        if populating != held:
+            yield "states", f"{populating} are populating, {held} held"
 
     # --- rows ----------------------------------------------------------------------------
 
     def hot(self) -> Iterator[Problem]:
         """Rows and the windows they went to, as the segments have them."""
-        found = {number: (t, parts) for number, t, parts in self.lifecycle.hot.batches()}
+        found = {number: (t, parts) for number, t, parts in inspect.hot(self.store).batches()}
         due = {batch.number: batch for batch in self.model.hot(self.now)}
         if list(found) != list(due):
             yield "hot", f"batches {list(found)} are hot, not {list(due)}"
@@ -196,12 +199,13 @@ class Look:
             if [(self.ours.get(window), rows) for window, rows in parts] != due[number].parts:
                 yield "hot", f"batch {number} went to {parts}, not {due[number].parts}"
         rows = sum(batch.rows.num_rows for batch in due.values())
-        if self.lifecycle.hot.rows != rows:
-            yield "hot", f"{self.lifecycle.hot.rows} rows are hot, not {rows}"
+        hot = inspect.hot(self.store).rows
+        if hot != rows:
+            yield "hot", f"{hot} rows are hot, not {rows}"
 
     def vault(self) -> Iterator[Problem]:
         """By number and content; a file that was looked at once is not read again."""
-        vault, vaulted = self.store._vault, int(self.catalogue.about("vaulted", "0"))
+        vault, vaulted = self.store.vault, int(self.catalogue.about("vaulted", "0"))
         files = {file.name: file for file in vault.files()}
         for envelope in vault.envelopes():
             name = envelope.header.name
@@ -278,7 +282,7 @@ class Look:
             found = {file.name for file in (self.store.path / folder).iterdir()}
             if known != found:
                 yield "files", f"{folder}: {found - known} not known, {known - found} not there"
-        lengths = {step.file: step.length for step in self.lifecycle.hot.steps}
+        lengths = {step.file: step.length for step in inspect.hot(self.store).steps}
         sizes = {file: (self.store.path / "hot" / file).stat().st_size for file in lengths}
         if sizes != lengths:
             yield "files", "a segment has bytes that nobody acknowledged"
@@ -290,7 +294,8 @@ class Look:
 
     def keys(self) -> Iterator[Problem]:
         """Those in the catalogue and the one in the holder."""
-        keys, holder = self.lifecycle.keys, self.lifecycle.keys.holder
+        keys = inspect.keys(self.store)
+        holder = keys.holder
         used = {int(self.catalogue.about(name)) for name in ("secret", "names")}
         used |= {row["key"] for row in self.arenas}
         used |= {row[name] for row in self._all("SELECT * FROM steps") for name in ("key", "once")}

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
+from tests.store import inspect
 from tests.store.archive import Archive, Counts, Loot, keys_in, loot, on_reach, watched
 
 DAY = 86_400
@@ -95,8 +96,7 @@ class Life:
     def run(self) -> None:
         """From the first row to the last erasure."""
         self.store = Pyramid.create(self.disk / "store", SCHEMA, SETTINGS, **self.given)
-        lifecycle = self.store._lifecycle
-        self._door, self._layout = lifecycle.door, lifecycle.birth(1).layout
+        self._door, self._layout = inspect.door(self.store), inspect.birth(self.store, 1).layout
         self._observe(100.1, 5)
         self._observe(100.1, 1, marked=True)
         self._observe(100.2, 1)
@@ -148,10 +148,9 @@ class Life:
             self.batches.append(self._counted(table))
 
     def _counted(self, table: pa.Table) -> Batch:
-        lifecycle = self.store._lifecycle
-        number, counts = lifecycle.last_batch(), Arena.exact(self._layout)
+        number, counts = inspect.last_batch(self.store), Arena.exact(self._layout)
         counts.add(self._door.observations(table))
-        ((window, _),) = lifecycle.hot.steps[-1].batches[-1].parts
+        ((window, _),) = inspect.hot(self.store).steps[-1].batches[-1].parts
         cells = {name: counts._flat(t).copy() for name, t in self._layout.index.items()}
         names = frozenset(table.column("name").to_pylist())
         return Batch(number, self.day, window, table.num_rows, names, cells)

@@ -20,7 +20,9 @@ from pyramidion import Pyramid, Schema
 from pyramidion.counts.arena import Arena
 from pyramidion.storage.data_keys import DataKey
 from tests.memory import MEMORY
-from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, cells, exact, rows, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, cells, exact, rows
 
 PEOPLE = Schema(
     time="t",
@@ -131,14 +133,13 @@ def lived(
 
 def arenas(store: Pyramid) -> dict[int, Arena]:
     """The tables of each window by its slot; none is erased."""
-    lifecycle = store._lifecycle
-    known = lifecycle.catalogue.all(
+    known = inspect.catalogue(store).all(
         "SELECT number, slot, state FROM windows WHERE rows > 0 AND state <> 'erased'"
     )
     return {
-        row["slot"]: lifecycle.populating[row["number"]].arena
+        row["slot"]: inspect.populating(store, row["number"])
         if row["state"] == "populating"
-        else lifecycle.tables.sealed(row["number"])
+        else inspect.sealed(store, row["number"])
         for row in known
     }
 

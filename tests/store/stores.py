@@ -16,6 +16,7 @@ from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.storage.keys import PINNED, FileHolder
 from pyramidion.vault.custody import PrivateKey
+from tests.store import inspect
 
 HOUR, DAY = 3_600.0, 86_400.0
 START = 1_000 * DAY
@@ -126,17 +127,10 @@ class Stand:
         return {file.name for file in (self.path / folder).iterdir()}
 
 
-def settled(store: Pyramid) -> Pyramid:
-    """The store, once what it does behind the scenes is done."""
-    if store._threads.kept is not None:
-        store._threads.kept.result()
-    return store
-
-
 def observed(store: Pyramid, batch: Any, **given: Any) -> Any:
     """Observe, and wait for what that sets off."""
     receipt = store.observe(batch, **given)
-    settled(store)
+    inspect.settled(store)
     return receipt
 
 
@@ -152,10 +146,10 @@ def cells(arena: Arena) -> dict[str, np.ndarray]:
 
 def exact(store: Pyramid, arena: Arena, batches: Iterable[Any]) -> dict[str, np.ndarray]:
     """What the cells of these tables would be without noise, after some batches."""
-    lifecycle, encoder = store._lifecycle, store._lifecycle.encoder_of(arena)
+    door, encoder = inspect.door(store), inspect.encoder(store, arena)
     counted = Arena.exact(arena.layout)
     for batch in batches:
-        counted.add(lifecycle.door.observations(batch).under(encoder))
+        counted.add(door.observations(batch).under(encoder))
     return cells(counted)
 
 
@@ -170,34 +164,9 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
 
 
-def populating(store: Pyramid, number: int | None = None) -> Arena:
-    """The tables of a populating window, or of the only one."""
-    windows = store._lifecycle.populating
-    (number,) = windows if number is None else (number,)
-    return windows[number].arena
-
-
-def sealed(store: Pyramid, number: int) -> Arena:
-    """The tables of a sealed window, read from disk."""
-    return store._lifecycle.tables.sealed(number)
-
-
 def states(store: Pyramid) -> dict[int, tuple[str, int]]:
     """State and rows of each window by number."""
     return {window.number: (window.state, window.rows) for window in store.status().windows}
-
-
-def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
-    """Copies of the tables of windows as they are born from now on: noise alone."""
-    copies: list[Arena] = []
-    adopt = store._lifecycle.adopt
-
-    def spy(number: int, arena: Arena, after: int) -> Any:
-        copies.append(arena.only(arena.layout.index))
-        return adopt(number, arena, after)
-
-    monkeypatch.setattr(store._lifecycle, "adopt", spy)
-    return copies
 
 
 # --- failures ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from pyramidion import AuditLog, Entry, Pyramid, Verification, audit_log, verify
 from pyramidion.audit_chain import GENESIS, canonical, public, signed
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from tests.dying import ended, started
+from tests.store import inspect
 from tests.store.stores import DAY, Stand, observed, rows
 
 SIZE = 6
@@ -761,7 +762,7 @@ def test_a_store_has_a_log_from_the_first(stand: Stand) -> None:
     store = stand.create()
     assert kinds(store) == [GENESIS, "store.created"]
     assert facts_of(store, "store.created") == {
-        "store": store._lifecycle.catalogue.about("store"),
+        "store": inspect.catalogue(store).about("store"),
         "former": None,
     }
     assert store.audit_log.latest() == stand.clock.now * 1_000_000
@@ -818,7 +819,7 @@ def test_a_log_that_cannot_be_written_keeps_no_row_out(
 
 def test_a_store_that_had_no_log_gets_one(stand: Stand) -> None:
     store = stand.create()
-    store._lifecycle.catalogue.run("DELETE FROM about WHERE name = 'audit_log'")
+    inspect.catalogue(store).run("DELETE FROM about WHERE name = 'audit_log'")
     stand.close()
     (stand.path / "audit.db").unlink()
     store = stand.open()

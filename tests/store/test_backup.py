@@ -17,6 +17,8 @@ from pyramidion.backup import copied_back
 from pyramidion.errors import KeyHolderError, PrivacyError, StateError, StorageError
 from pyramidion.storage import disk
 from pyramidion.storage.keys import FileHolder
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -25,10 +27,8 @@ from tests.store.stores import (
     exact,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
     tiny,
 )
@@ -136,7 +136,7 @@ def test_another_store_or_its_backup_is_not_written_over(stand: Stand, backup: P
         with pytest.raises(StateError, match="is not a backup of this store"):
             store.backup(place)
     assert (content(stand.folder / "other"), content(backup)) == before
-    assert stand.open(stand.folder / "other")._lifecycle.ledger.report().windows
+    assert stand.open(stand.folder / "other").ledger.report().windows
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Pa
     thread.join()
     stand.close()
     store = restored(stand, backup)
-    kept = [table.num_rows for _, table, _ in store._lifecycle.hot.batches()]
+    kept = [table.num_rows for _, table, _ in inspect.hot(store).batches()]
     assert store.status().windows[0].rows == sum(kept) == 10 * len(kept)
     assert same(cells(sealed(store, 1)), exact(store, sealed(store, 1), done[: len(kept)]))
 
@@ -209,7 +209,7 @@ def test_a_restored_store_has_what_the_backup_had(stand: Stand, backup: Path) ->
     assert store.status().hot_rows == 20
     assert same(cells(sealed(store, 1)), before[0])
     assert same(noise(store, sealed(store, 2), [rows(20, seed=2)]), before[1])
-    assert store._lifecycle.complete.rows == 50
+    assert inspect.served(store).rows == 50
 
 
 def test_populating_windows_are_sealed_and_new_ones_begin(stand: Stand, backup: Path) -> None:
@@ -383,11 +383,11 @@ def test_a_restored_store_gives_no_batch_number_of_the_original(stand: Stand, ba
     store = filled(stand)
     store.backup(backup)
     observed(store, rows(5, stand.clock.now))
-    last = store._lifecycle.last_batch()
+    last = inspect.last_batch(store)
     stand.close()
     store = restored(stand, backup)
     observed(store, rows(5, stand.clock.now))
-    assert store._lifecycle.last_batch() > last + 1_000
+    assert inspect.last_batch(store) > last + 1_000
     stand.close()
     store = stand.open(stand.folder / "restored")
     assert store.status().hot_rows == 25

@@ -13,7 +13,9 @@ import pytest
 from pyramidion import Categorical, Continuous, Label, Pyramid, Schema, SchemaError
 from pyramidion.counts.layout import read_from
 from pyramidion.privacy.budget import budget_of
-from tests.store.stores import DAY, START, Stand, cells, exact, noise, observed, populating, sealed
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
+from tests.store.stores import DAY, START, Stand, cells, exact, noise, observed
 
 SCHEMA = Schema(
     time="t",
@@ -76,7 +78,7 @@ def test_the_next_window_has_tables_in_bins_of_equally_many_values(stand: Stand)
     store = read_once(stand)
     assert set(cells(populating(store, 2))) == {"", "a", "x@1", "a,x@1"}
     x = batch(2000, 8.0)["x"].to_numpy()
-    read = store._lifecycle.door.encoder.schema.feature("x").cuts  # type: ignore[union-attr]
+    read = inspect.door(store).encoder.schema.feature("x").cuts  # type: ignore[union-attr]
     shares = np.diff([0, *(np.mean(x < cut) for cut in read), 1])
     assert shares == pytest.approx(0.25, abs=0.05)
 
@@ -116,17 +118,17 @@ def test_without_privacy_bins_are_read_too(stand: Stand) -> None:
 
 def test_what_was_read_is_there_after_reopening(stand: Stand) -> None:
     store = read_once(stand)
-    cuts = store._lifecycle.readings.cuts(1)
+    cuts = inspect.readings(store).cuts(1)
     again = stand.reopen()
-    assert again._lifecycle.readings.cuts(1) == cuts
+    assert inspect.readings(again).cuts(1) == cuts
     assert set(cells(populating(again, 2))) == {"", "a", "x@1", "a,x@1"}
-    assert again._lifecycle.door.encoder.shapes == store._lifecycle.door.encoder.shapes
+    assert inspect.door(again).encoder.shapes == inspect.door(store).encoder.shapes
 
 
 def test_what_was_read_is_not_readable_in_the_catalogue(stand: Stand) -> None:
     store = read_once(stand)
-    edges = store._lifecycle.readings.cuts(1).edges["x"]
-    (row,) = store._lifecycle.catalogue.all("SELECT sealed FROM readings")
+    edges = inspect.readings(store).cuts(1).edges["x"]
+    (row,) = inspect.catalogue(store).all("SELECT sealed FROM readings")
     assert not any(str(edge).encode() in row["sealed"] for edge in edges)
 
 
@@ -212,9 +214,9 @@ def test_edges_are_forgotten_with_the_window_they_were_read_from(stand: Stand) -
     at(stand, store, 49.0)
     assert "x@1" in tables(store)
     at(stand, store, 51.0)  # the first window is past its retention, the second is not
-    assert store._lifecycle.readings.of("bins") == {}
+    assert inspect.readings(store).of("bins") == {}
     assert set(tables(store)) == {"", "a"}
-    assert store._lifecycle.catalogue.all("SELECT * FROM readings") == []
+    assert inspect.catalogue(store).all("SELECT * FROM readings") == []
     fed(stand, store, 52.0, batch(10, 52.0, 2))
     assert "x" in cells(populating(store))
 
@@ -226,7 +228,7 @@ def test_edges_are_read_again_before_their_window_is_forgotten(stand: Stand) -> 
         day = 10.0 * number + 8
         fed(stand, store, day, batch(1200, day, number))
         at(stand, store, day + 1.5)
-        reads |= set(store._lifecycle.readings.of("bins"))
+        reads |= set(inspect.readings(store).of("bins"))
         if number > 2:
             assert any(map(read_from, tables(store)))
     assert reads == {1, 3, 5, 7, 9}
@@ -238,7 +240,7 @@ def test_edges_are_read_again_before_their_window_is_forgotten(stand: Stand) -> 
 def test_the_bins_of_a_label_are_read_too_and_start_all_tables_anew(stand: Stand) -> None:
     store = read_once(stand, numbers, NUMBER)
     assert set(cells(populating(store, 2))) == {"@1", "a@1"}
-    (label,) = store._lifecycle.door.encoder.schema.labels
+    (label,) = inspect.door(store).encoder.schema.labels
     y = numbers(2000, 8.0)["y"].to_numpy()
     shares = np.diff([0, *(np.mean(y < edge) for edge in label.edges or ()), 1])
     assert shares == pytest.approx(0.25, abs=0.05)
@@ -249,7 +251,7 @@ def test_rows_are_counted_under_the_label_bins_of_their_window(stand: Stand) -> 
         if len(batches) == 2:
             arena = sealed(store, 2)
             assert not any(found.any() for found in noise(store, arena, batches[-1:]).values())
-            label = store._lifecycle.encoder_of(arena).schema.labels[0]
+            label = inspect.encoder(store, arena).schema.labels[0]
             y = batches[-1]["y"].to_numpy()
             bins = np.bincount(np.searchsorted(label.edges or (), y, side="right"), minlength=4)
             assert (cells(arena)["@1"] == bins).all()
@@ -283,22 +285,22 @@ def test_noise_of_a_window_in_read_bins_is_as_that_of_any_window(stand: Stand) -
     arena = populating(store, 2)
     counts = exact(store, arena, [batch(400, 11.0, 1)])
     assert counts["x@1"].sum() == 400
-    assert store._lifecycle.birth(2).layout.tables[2].variance > 0
+    assert inspect.birth(store, 2).layout.tables[2].variance > 0
 
 
 def test_what_was_read_of_a_feature_is_withdrawn_with_it(stand: Stand) -> None:
     store = read_once(stand, weights_share=0.1)
-    readings = store._lifecycle.readings
+    readings = inspect.readings(store)
     keys = {reading.key.id for reading in readings._kept.values()}
     assert readings.of("bins")[1].keys() == {"x"}
     assert readings.of("weights")[1].keys() == {"a", "x", "a,x"}
     store.withdraw("x", why="a test")
     for each in (store, None):
         each = each or stand.reopen()
-        readings = each._lifecycle.readings
+        readings = inspect.readings(each)
         assert readings.of("bins") == {}
         assert readings.of("weights")[1].keys() == {"a"}
-        left = {row["id"] for row in each._lifecycle.catalogue.all("SELECT id FROM keys")}
+        left = {row["id"] for row in inspect.catalogue(each).all("SELECT id FROM keys")}
         assert not keys & left
     assert set(cells(populating(each, 2))) == {"", "a"}
 
@@ -310,12 +312,12 @@ def test_a_damaged_window_does_not_keep_bins_beyond_their_time(stand: Stand) -> 
         fed(stand, store, day, batch(1200, day, number))
         at(stand, store, day + 1.5)
     at(stand, store, 31.0)
-    third = store._lifecycle.tables.windows()[-1]
+    third = inspect.table_files(store).windows()[-1]
     assert third["window"] == 3
     file = stand.path / "tables" / third["file"]
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     at(stand, store, 51.0)
-    assert 1 not in store._lifecycle.readings.of("bins")
+    assert 1 not in inspect.readings(store).of("bins")
     states = {w.number: w.state for w in store.status().windows}
     assert states.get(1, "erased") == "erased"
     assert not any(read_from(name) == 1 for name in tables(store))
@@ -328,7 +330,7 @@ def test_a_damaged_window_keeps_old_bins_until_it_is_mended(stand: Stand) -> Non
         fed(stand, store, day, batch(size, day, number))
         at(stand, store, day + 1.5)
         if number == 1:
-            (first,) = store._lifecycle.tables.windows()
+            (first,) = inspect.table_files(store).windows()
             file = stand.path / "tables" / first["file"]
             good = file.read_bytes()
             file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))

@@ -17,6 +17,7 @@ from pyramidion.serve.service import Service
 from pyramidion.storage.keys import FileHolder
 from pyramidion.storage.making import RESTORING, sweep
 from pyramidion.vault.custody import PrivateKey
+from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny
 
 POINTS = ("create.noted", "create.keyed", "create.filled", "create.renamed")
@@ -89,7 +90,7 @@ def test_killed_create_leaves_nothing_after_the_next(world: World, point: str) -
     world.killed("create", point)
     made = world.open() if point == "create.renamed" else world.create()
     with made:
-        assert world.owners == {made._home.catalogue.about("store")}
+        assert world.owners == {inspect.catalogue(made).about("store")}
     assert world.beside == {"store"}
     with world.open() as opened:
         assert opened.observe(rows(5, world.clock.now)).accepted == 5

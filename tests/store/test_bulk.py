@@ -14,18 +14,9 @@ from pyramidion.counts.partials import Partial
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.killpoints import POINTS
 from tests.dying import died
-from tests.store.stores import (
-    DAY,
-    SCHEMA,
-    START,
-    TIMELESS,
-    Stand,
-    noise,
-    rows,
-    same,
-    sealed,
-    states,
-)
+from tests.store import inspect
+from tests.store.inspect import sealed
+from tests.store.stores import DAY, SCHEMA, START, TIMELESS, Stand, noise, rows, same, states
 
 HISTORY = {n: rows(40 + n, START - (25 - 10 * n) * DAY, seed=n) for n in range(2)}
 
@@ -59,7 +50,7 @@ def test_a_store_that_was_killed_counts_each_window_once(point: str, stand: Stan
     assert store.verify() == []
     for window in store.ledger.report().windows:
         assert window.spent <= window.budget
-    stray = {row["file"] for row in store._lifecycle.tables.current("sealed", "complete")}
+    stray = {row["file"] for row in inspect.table_files(store).current("sealed", "complete")}
     assert stand.files("tables") == stray
 
 

@@ -13,6 +13,8 @@ import pytest
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.clocks import LIMIT, Alarm, SystemClock
 from pyramidion.errors import ObservationError, SchemaError, StateError
+from tests.store import inspect
+from tests.store.inspect import settled
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -26,7 +28,6 @@ from tests.store.stores import (
     observed,
     rows,
     same,
-    settled,
     states,
 )
 from tests.store.test_time import saved
@@ -193,7 +194,7 @@ def test_reader_does_not_note_an_alarm(place: Place, full: Pyramid) -> None:
     place.machine.jump(-400 * DAY)
     store = place.held(Pyramid.open(place.path, **place.given, advance=False))
     assert store.clock.alarm is not None
-    assert store._lifecycle.catalogue.about("clock_alarm", "") == ""
+    assert inspect.catalogue(store).about("clock_alarm", "") == ""
 
 
 def test_stored_clock_that_is_ahead_raises_the_alarm(place: Place, full: Pyramid) -> None:
@@ -406,7 +407,7 @@ def test_crash_in_an_answer_leaves_one_time(
 ) -> None:
     place.machine.jump(days * DAY)
     observed(full, rows(30, place.machine.wall))
-    catalogue, real = full._lifecycle.catalogue, full._lifecycle.catalogue.note
+    catalogue, real = inspect.catalogue(full), inspect.catalogue(full).note
 
     def failing(**facts: object) -> None:
         if "clock" in facts:
@@ -433,8 +434,8 @@ def visits(who: list[str]) -> pa.Table:
 def counted(store: Pyramid, window: int, who: list[str]) -> int:
     """How many rows of people are counted in a window."""
     found = 0
-    for number, table, parts in store._lifecycle.hot.batches():
-        flags = store._lifecycle.hot.counted(number)
+    for number, table, parts in inspect.hot(store).batches():
+        flags = inspect.hot(store).counted(number)
         assert flags is not None
         mine = [w for w, size in parts for _ in range(size)]
         people = table["who"].to_pylist()
@@ -448,7 +449,7 @@ def counted(store: Pyramid, window: int, who: list[str]) -> int:
 @pytest.mark.parametrize("days", [400, -400, 2])
 def test_nobody_has_more_rows_in_a_window_than_its_noise_hides(place: Place, days: float) -> None:
     store = place.create(PEOPLE, hot_window="500d", retention="600d", unit_block="2d", k=1)
-    hidden = store._lifecycle.hidden
+    hidden = inspect.parts(store).people.hidden
     for _ in range(8):
         observed(store, visits(["ada"] * 3))
         place.machine.pass_(DAY)
@@ -475,8 +476,8 @@ def test_erased_person_stays_uncounted_when_the_clock_is_set_back(place: Place) 
     store.confirm_clock(why="right")
     store = place.reopen()
     assert store.observe(visits(["ada", "bob"])).accepted == 2
-    last = store._lifecycle.hot.steps[-1].batches[-1].number
-    flags = store._lifecycle.hot.counted(last)
+    last = inspect.hot(store).steps[-1].batches[-1].number
+    flags = inspect.hot(store).counted(last)
     assert flags is not None
     assert flags.tolist() == [False, True]
 
@@ -525,7 +526,7 @@ def test_tree_counts_each_row_once_after_an_answer(place: Place, days: float) ->
         place.machine.pass_(10 * DAY)
         store = place.reopen()
     store.advance()
-    arena = store._lifecycle.complete
+    arena = inspect.served(store)
     assert arena is not None
     assert arena.rows == 6 * 9
     assert same(cells(arena), exact(store, arena, batches))

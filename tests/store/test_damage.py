@@ -9,6 +9,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError, KeyHolderError, PyramidionError, StorageError
+from tests.store import inspect
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -68,9 +69,9 @@ def files(stand: Stand) -> dict[str, Path]:
     stand.clock.pass_(10 * DAY)
     store.advance()
     observed(store, rows(50, stand.clock.now))
-    found = store._lifecycle.catalogue.all("SELECT kind, file FROM arenas WHERE current = 1")
+    found = inspect.catalogue(store).all("SELECT kind, file FROM arenas WHERE current = 1")
     kinds = {row["kind"]: stand.path / "tables" / row["file"] for row in found}
-    kinds["hot"] = stand.path / "hot" / store._lifecycle.hot.steps[-1].file
+    kinds["hot"] = stand.path / "hot" / inspect.hot(store).steps[-1].file
     stand.close()
     assert set(kinds) == {"hot", "checkpoint", "sealed", "complete"}
     return kinds
@@ -144,7 +145,7 @@ def test_a_damaged_catalogue_is_named(stand: Stand, files: dict[str, Path]) -> N
 @pytest.mark.parametrize("purpose", ["hot step", "checkpoint", "secret"])
 def test_a_damaged_data_key_is_named(stand: Stand, files: dict[str, Path], purpose: str) -> None:
     store = stand.open()
-    catalogue = store._lifecycle.catalogue
+    catalogue = inspect.catalogue(store)
     query = "UPDATE keys SET wrapped = zeroblob(length(wrapped)) WHERE purpose = ?"
     catalogue.run(query, purpose)
     stand.close()

@@ -16,6 +16,8 @@ from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.storage.disk import create_durably
 from pyramidion.storage.keys import FileHolder
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -24,10 +26,8 @@ from tests.store.stores import (
     cells,
     exact,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
 )
 
@@ -131,7 +131,7 @@ def test_windows_roll_on_after_a_disk_was_full(disk: Disk, small: Stand) -> None
     total = {name: sum(cells(arena)[name] for arena in arenas) for name in ("", "a", "b", "a,b")}
     assert same(total, exact(store, arenas[0], batches))
     complete = Path(small.path / "tables")
-    known = store._lifecycle.catalogue.all("SELECT file FROM arenas")
+    known = inspect.catalogue(store).all("SELECT file FROM arenas")
     assert {file.name for file in complete.iterdir()} == {row["file"] for row in known}
 
 
@@ -257,10 +257,10 @@ def test_a_disk_that_becomes_read_only_takes_nothing_and_loses_nothing(
         with pytest.raises(StorageError, match="read-only disk; mount it writable"):
             store.observe(rows(10))
     assert same(cells(populating(store)), before)
-    store._lifecycle.catalogue._db.execute("PRAGMA query_only=ON")
+    inspect.catalogue(store)._db.execute("PRAGMA query_only=ON")
     with pytest.raises(StorageError, match=r"catalogue\.db is on a read-only disk"):
         store.observe(rows(10))
-    store._lifecycle.catalogue._db.execute("PRAGMA query_only=OFF")
+    inspect.catalogue(store)._db.execute("PRAGMA query_only=OFF")
     assert same(cells(populating(store)), before)
     assert store.observe(rows(10)).accepted == 10
     assert stand.reopen().status().hot_rows == 20

@@ -17,7 +17,9 @@ import pytest
 from pyramidion import FailedError, Pyramid, StorageError
 from pyramidion.counts.arena import Arena
 from tests.memory import in_memory
-from tests.store.stores import DAY, Stand, cells, exact, observed, rows, same, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, Stand, cells, exact, observed, rows, same
 from tests.store.syncing import LIFE, LOG, ROWS, Life, arrivals, compiler, library
 
 FAILED = "FailedError"
@@ -64,8 +66,8 @@ def test_failed_sync_counts_each_row_once(ended: Path, name: str) -> None:
 
 def tables(store: Pyramid) -> list[Arena]:
     """The tables of windows that populate, and the complete ones."""
-    lifecycle = store._lifecycle
-    found = [*(window.arena for window in lifecycle.populating.values()), lifecycle.complete]
+    windows = inspect.windows(store).values()
+    found = [*(window.arena for window in windows), inspect.served(store)]
     return [arena for arena in found if arena is not None]
 
 
@@ -164,7 +166,7 @@ class Refusing:
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE])
 def test_lost_commit_is_a_failure(stand: Stand, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    catalogue = stand.create()._lifecycle.catalogue
+    catalogue = inspect.catalogue(stand.create())
     with monkeypatch.context() as patched:
         patched.setattr(catalogue, "_db", Refusing(catalogue._db, code))
         with pytest.raises(FailedError), catalogue.transaction():
@@ -176,7 +178,7 @@ def test_lost_commit_is_a_failure(stand: Stand, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_READ])
 def test_other_errors_are_no_failure(stand: Stand, code: int) -> None:
-    catalogue = stand.create()._lifecycle.catalogue
+    catalogue = inspect.catalogue(stand.create())
     problem = sqlite3.OperationalError("no")
     problem.sqlite_errorcode = code
     with pytest.raises(StorageError), catalogue.transaction():
@@ -187,10 +189,10 @@ def test_other_errors_are_no_failure(stand: Stand, code: int) -> None:
 def test_file_of_a_lost_commit_stays(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     store = stand.create()
     observed(store, rows(10))
-    lifecycle = store._lifecycle
-    (window,) = lifecycle.populating.values()
+    files = inspect.table_files(store)
+    (window,) = inspect.windows(store).values()
     before = stand.files("tables")
-    real = lifecycle.tables.supersede
+    real = files.supersede
 
     def lost(*given: Any, **named: Any) -> None:
         real(*given, **named)
@@ -198,22 +200,23 @@ def test_file_of_a_lost_commit_stays(stand: Stand, monkeypatch: pytest.MonkeyPat
         problem.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise problem
 
-    monkeypatch.setattr(lifecycle.tables, "supersede", lost)
+    monkeypatch.setattr(files, "supersede", lost)
     with pytest.raises(FailedError):
-        lifecycle.checkpoint(window)
+        inspect.parts(store).lifecycle.checkpoint(window)
     assert len(stand.files("tables")) == len(before) + 1  # the catalogue on disk may name it
 
 
 def test_files_stay_if_the_disk_fails_while_removal_waits(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lifecycle = stand.create()._lifecycle
+    store = stand.create()
+    lifecycle = inspect.parts(store).lifecycle
     lost = stand.path / "hot" / "0123456789abcdef.rows"  # of a commit that only the disk has
     lost.touch()
 
     class Failing:
         def __enter__(self) -> None:
-            lifecycle.catalogue.health.fail()
+            inspect.catalogue(store).health.fail()
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -232,7 +235,7 @@ def test_service_with_a_failed_disk_is_not_ready(tmp_path: Path) -> None:
     made = Inside(tmp_path)
     try:
         made.create()
-        made.service._streams["s"].pyramid._home.catalogue.health.fail()
+        inspect.catalogue(made.service._streams["s"].pyramid).health.fail()
         wait_for(lambda: "disk" in httpx.get(f"{made.url}/readyz").json().get("reasons", []))
         assert httpx.get(f"{made.url}/readyz").status_code == 503
         sent = made.caller("observe").post(

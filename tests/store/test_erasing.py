@@ -21,7 +21,9 @@ from pyramidion.errors import FormatError, ObservationError, PrivacyError, Schem
 from pyramidion.hot_rows import HotRows
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.hot import Receipt, Stored
+from tests.store import inspect
 from tests.store.archive import Archive, Loot, keys_in, loot, watched
+from tests.store.inspect import populating, settled
 from tests.store.peopling import EVENTS, EXACT, PEOPLE, Event, a_stand, arenas, batches, of
 from tests.store.stores import (
     DAY,
@@ -32,9 +34,7 @@ from tests.store.stores import (
     exact,
     failing_once,
     observed,
-    populating,
     same,
-    settled,
     states,
 )
 from tests.store.test_training_set import off
@@ -45,7 +45,7 @@ NOISY = {"k": 2, "p_min": 0.5, "delta": 0.0}
 
 def hot(store: Pyramid) -> pa.Table:
     """All hot rows, in the order they lie there."""
-    return pa.concat_tables([table for _, table, _ in store._lifecycle.hot.batches()])
+    return pa.concat_tables([table for _, table, _ in inspect.hot(store).batches()])
 
 
 def who(store: Pyramid) -> list[Any]:
@@ -58,7 +58,7 @@ def others(batch: pa.Table, person: str = "a") -> pa.Table:
 
 def public(store: Pyramid) -> str:
     """All that stands in the clear, but for what is drawn."""
-    ask, found = store._lifecycle.catalogue.all, dict[str, Any]()
+    ask, found = inspect.catalogue(store).all, dict[str, Any]()
     for table, columns in {
         "windows": "*",
         "arenas": "kind, window, after, current, tables",
@@ -101,10 +101,10 @@ def test_a_person_is_found_by_number_or_text_whichever_way_the_rows_came(stand: 
     mixed = text.drop_columns(["who"]).to_pylist()
     observed(store, [row | {"who": name} for row, name in zip(mixed, (7, "8"), strict=True)])
     store.erase_person(7)
-    left = [name for _, table, _ in store._lifecycle.hot.batches() for name in table["who"]]
+    left = [name for _, table, _ in inspect.hot(store).batches() for name in table["who"]]
     assert len(left) == 5
     store.erase_person("8")
-    assert HotRows(store._lifecycle).totals == {1: 0}
+    assert HotRows(inspect.parts(store).lifecycle).totals == {1: 0}
     store.erase_person("9")
     assert observed(stand.reopen(), text).blanked == 2
 
@@ -122,7 +122,7 @@ def test_a_batch_of_one_person_alone_stays_as_an_empty_one(stand: Stand) -> None
     store.erase_person("a")
     store = stand.reopen()
     assert hot(store).num_rows == 0
-    assert store._lifecycle.last_batch() == 1
+    assert inspect.last_batch(store) == 1
     assert observed(store, of(["b"])).accepted == 1
     assert who(store) == ["b"]
 
@@ -134,7 +134,7 @@ def test_two_people_are_erased_one_after_the_other(stand: Stand) -> None:
     store.erase_person("b")
     store = stand.reopen()
     assert who(store) == ["c", "c", "c"]
-    assert store._lifecycle.hot.counted(1).tolist() == [True, True, False]
+    assert inspect.hot(store).counted(1).tolist() == [True, True, False]
 
 
 def test_a_feature_can_be_withdrawn_after_somebody_was_erased(stand: Stand) -> None:
@@ -269,7 +269,7 @@ def test_populating_tables_stay_what_they_were_also_after_a_crash(stand: Stand) 
     observed(store, of(list("abacab")))
     before = cells(populating(store))
     store.erase_person("a")
-    (window,) = store._lifecycle.windows.all()
+    (window,) = inspect.windows(store).values()
     assert (window.after, window.fresh) == (1, 6)  # the next checkpoint comes when it would have
     assert same(cells(populating(store)), before)
     assert same(cells(populating(stand.reopen())), before)
@@ -293,16 +293,16 @@ def test_one_state_of_each_populating_window_is_left(stand: Stand) -> None:
     for number in range(3):
         observed(store, of(list("ab"), seed=number))
     kept = "SELECT count(*) FROM keys WHERE purpose = 'checkpoint'"
-    assert store._lifecycle.catalogue.one(kept) > 1
+    assert inspect.catalogue(store).one(kept) > 1
     store.erase_person("a")
-    assert store._lifecycle.catalogue.one(kept) == 1
+    assert inspect.catalogue(store).one(kept) == 1
 
 
 def test_sealed_and_complete_tables_stay_what_they_were(stand: Stand) -> None:
     store = sealed_store(stand)
-    held, told = store.snapshot(), cells(store._lifecycle.complete)
+    held, told = store.snapshot(), cells(inspect.served(store))
     store.erase_person("a")
-    assert same(cells(store._lifecycle.complete), told)
+    assert same(cells(inspect.served(store)), told)
     assert store.snapshot() is held
 
 
@@ -320,12 +320,12 @@ def sealed_store(stand: Stand, **given: Any) -> Pyramid:
 
 def test_a_training_set_takes_off_the_hot_rows_that_are_left_and_no_others(stand: Stand) -> None:
     store = sealed_store(stand)
-    complete, batch = cells(store._lifecycle.complete), of(list("aaabc") * 4, START + 9.5 * DAY, 1)
+    complete, batch = cells(inspect.served(store)), of(list("aaabc") * 4, START + 9.5 * DAY, 1)
     store.erase_person("a")
     training = store.training_set()
     left = others(batch)
     first = np.r_[0:2, 2:4]  # of b and c the first two rows each were counted
-    counted = exact(store, store._lifecycle.complete, [left.take(first)])
+    counted = exact(store, inspect.served(store), [left.take(first)])
     assert same(cells(off(training)), {name: complete[name] - counted[name] for name in complete})
     assert training.X.shape[0] == len(training.y) == 8
     assert (training.reduced._counted.rows, training.reduced._counted.hidden) == ({2: 8}, 8)
@@ -350,12 +350,12 @@ def test_whether_weights_are_read_does_not_tell_how_many_rows_were_erased(stand:
     store = stand.create(PEOPLE, **NOISY | given)
     observed(store, of(["a"] * 1200))
     store.erase_person("a")
-    hot = HotRows(store._lifecycle)
+    hot = HotRows(inspect.parts(store).lifecycle)
     assert (hot.came, hot.totals) == ({1: 1200}, {1: 0})
     stand.clock.pass_(11 * DAY)
     store.advance()
     observed(store, of(["b"], stand.clock.now))
-    assert list(store._lifecycle.readings.of("weights")) == [1]
+    assert list(inspect.readings(store).of("weights")) == [1]
 
 
 # --- at most k rows of a person in a block ------------------------------------------------------
@@ -392,7 +392,7 @@ def test_what_is_known_of_an_erased_person_goes_with_the_first_erasure_after_the
     stand: Stand,
 ) -> None:
     store = stand.create(PEOPLE, **EXACT, unit_block="1d")
-    ask = store._lifecycle.catalogue.one
+    ask = inspect.catalogue(store).one
     count = "SELECT count(*) FROM uncounted"
     keys = "SELECT count(*) FROM keys WHERE purpose = 'erased person'"
     observed(store, of(["a"]))
@@ -408,12 +408,12 @@ def test_nothing_is_kept_of_a_person_where_no_row_came_in_the_running_block(stan
     store = stand.create(PEOPLE, **EXACT, unit_block="1d")
     count = "SELECT count(*) FROM uncounted"
     store.erase_person("a")
-    assert store._lifecycle.catalogue.one(count) == 0
+    assert inspect.catalogue(store).one(count) == 0
     observed(store, of(["a"]))
     stand.clock.pass_(1.5 * DAY)
     store.erase_person("a")
-    assert store._lifecycle.catalogue.one(count) == 0
-    assert len(store._lifecycle.people) == 0
+    assert inspect.catalogue(store).one(count) == 0
+    assert len(inspect.parts(store).people) == 0
     assert observed(store, of(["a"] * 3, stand.clock.now)).blanked == 1
 
 
@@ -443,7 +443,7 @@ def test_no_person_has_more_than_k_rows_of_a_block_in_the_tables(
                 assert all(same(one, other) for one, other in zip(before, now_held, strict=True))
                 assert "a" not in [
                     name
-                    for _, t, _ in store._lifecycle.hot.batches()
+                    for _, t, _ in inspect.hot(store).batches()
                     for name in t["who"].to_pylist()
                 ]
         most = sum(min(2, count) for count in blocks.values())
@@ -492,7 +492,7 @@ def test_models_are_trained_again_without_the_person(stand: Stand) -> None:
 def test_models_are_gone_before_the_rows_are(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     store = sealed_store(stand)
     model = store.register("m", SGDClassifier(loss="log_loss", random_state=0))
-    left = failing_once(monkeypatch, store._lifecycle.keys, "erase", StorageError("full"))
+    left = failing_once(monkeypatch, inspect.keys(store), "erase", StorageError("full"))
     with pytest.raises(StorageError):
         store.erase_person("a")
     assert not left
@@ -552,7 +552,7 @@ def test_an_erasure_that_fails_before_the_commit_changes_nothing(
     store = stand.create(PEOPLE, **NOISY)
     observed(store, of(list("ab")))
     before = cells(populating(store))
-    left = failing_once(monkeypatch, store._lifecycle.hot, "replace", StorageError("full"))
+    left = failing_once(monkeypatch, inspect.hot(store), "replace", StorageError("full"))
     with pytest.raises(StorageError):
         store.erase_person("a")
     assert not left
@@ -572,7 +572,7 @@ def test_an_erasure_that_breaks_off_after_the_commit_is_finished_later(
 ) -> None:
     store = stand.create(PEOPLE, **NOISY)
     observed(store, of(list("ab")))
-    failing_once(monkeypatch, store._lifecycle.keys, "finish", StorageError("full"))
+    failing_once(monkeypatch, inspect.keys(store), "finish", StorageError("full"))
     with pytest.raises(StorageError):
         store.erase_person("a")
     assert who(store) == ["b"]
@@ -653,10 +653,10 @@ def test_after_the_block_no_key_opens_what_was_kept_of_the_person(watch: Watch) 
     store = watch.stand.create(PEOPLE, **NOISY, unit_block="1d")
     observed(store, of(["anna", "ben"]))
     store.erase_person("anna", why="request 17")
-    ((number,),) = store._lifecycle.catalogue.all("SELECT key FROM uncounted")
+    ((number,),) = inspect.catalogue(store).all("SELECT key FROM uncounted")
     assert number in watch.loot().keys
     watch.stand.clock.pass_(DAY + HOUR)
     observed(store, of(["ben"], watch.stand.clock.now))
     store.erase_person("ben", why="request 18")
     assert number not in watch.loot().keys
-    assert settled(store)._lifecycle.catalogue.one("SELECT count(*) FROM uncounted") == 1
+    assert inspect.catalogue(settled(store)).one("SELECT count(*) FROM uncounted") == 1

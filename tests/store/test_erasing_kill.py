@@ -9,8 +9,10 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS, arm
 from tests.dying import died
+from tests.store import inspect
+from tests.store.inspect import populating
 from tests.store.peopling import PEOPLE, of
-from tests.store.stores import DAY, START, Stand, cells, noise, observed, populating, same
+from tests.store.stores import DAY, START, Stand, cells, noise, observed, same
 
 GIVEN = {"k": 2, "p_min": 0.5, "delta": 0.0, "checkpoint_rows": 3}
 MADE = [of(list("abac"), START), of(list("bcab"), START + DAY, seed=1)]
@@ -47,7 +49,7 @@ def test_all_rows_of_the_person_are_hot_or_none_and_tables_are_as_acknowledged(
     assert died(lambda: erased(stand.folder, point))
     stand.clock.now = START + DAY
     store = stand.open()
-    left = [table["who"].to_pylist() for _, table, _ in store._lifecycle.hot.batches()]
+    left = [table["who"].to_pylist() for _, table, _ in inspect.hot(store).batches()]
     done = bool(store.status().deletions)
     assert left == ([["b", "c"], ["b", "c", "b"]] if done else [list("abac"), list("bcab")])
     assert done == (point.partition(":")[0] in COMMITTED)

@@ -15,7 +15,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, StateError
-from tests.store.stores import DAY, START, Stand, observed, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, START, Stand, observed
 from tests.store.teaching import fitted
 
 pytestmark = pytest.mark.usefixtures("trainer")
@@ -216,7 +218,7 @@ def test_columns_that_change_their_name_with_a_withdrawal_are_not_mistaken(stand
     store.register("one", DecisionTreeClassifier(), only=["a*b"])
     held = store.register("other", DecisionTreeClassifier(), only=[("a", "b")])
     one = store.models["one"]
-    store._training.asleep += 1  # so that none is trained again
+    inspect.parts(store).training.asleep += 1  # so that none is trained again
     store.withdraw("a*b", why="a test")
     assert not one.available
     assert not store.models["one"].available
@@ -224,7 +226,7 @@ def test_columns_that_change_their_name_with_a_withdrawal_are_not_mistaken(stand
     assert held.available
     with pytest.raises(StateError, match="features of this model were withdrawn; ask again"):
         store.predict("other", [{"a": "x", "b": "x"}])
-    store._training.asleep -= 1
+    inspect.parts(store).training.asleep -= 1
     store.advance()
     assert len(store.predict("other", [{"a": "x", "b": "x"}])) == 1
 
@@ -237,8 +239,8 @@ def test_a_store_that_was_tampered_with_imports_nothing_and_opens(
     store.register("mood", LogisticRegression(), label="mood")
     workload = store.models["mood"].workload.to_dict()
     told = {"estimator": {"class": "canary_module.X", "params": {}}, "workload": workload}
-    with store._lifecycle.catalogue.transaction():
-        run = store._lifecycle.catalogue.run
+    with inspect.catalogue(store).transaction():
+        run = inspect.catalogue(store).run
         run("INSERT OR REPLACE INTO models VALUES ('evil', ?)", json.dumps(told))
     store = stand.reopen()
     assert len(store.predict("mood", some())) == 3

@@ -46,7 +46,8 @@ from pyramidion import (
 )
 from pyramidion.learn.exports import Revived
 from tests.store.archive import Archive, watched
-from tests.store.stores import DAY, SECOND, START, Stand, observed, settled
+from tests.store.inspect import settled
+from tests.store.stores import DAY, SECOND, START, Stand, observed
 
 pytestmark = pytest.mark.usefixtures("trainer")
 

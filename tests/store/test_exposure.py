@@ -26,18 +26,9 @@ from pyramidion.files import DataFile
 from pyramidion.replay import Replay, in_order
 from tests.cli.shell import as_bytes
 from tests.memory import MEMORY
-from tests.store.stores import (
-    DAY,
-    HOUR,
-    SCHEMA,
-    START,
-    Stand,
-    failing_once,
-    observed,
-    rows,
-    settled,
-    states,
-)
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, failing_once, observed, rows, states
 
 HOT, STEP = 3 * DAY, DAY
 
@@ -278,7 +269,7 @@ def live(stand: Stand, days: int, size: int = 10, **settings: Any) -> Pyramid:
 
 def test_a_past_step_is_remembered_as_long_as_the_retention_and_no_longer(stand: Stand) -> None:
     store = live(stand, 70)
-    ask = store._lifecycle.catalogue.one
+    ask = inspect.catalogue(store).one
     assert ask("SELECT count(*) FROM past_steps") == 50 - 3
     horizon = (stand.clock.now - 50 * DAY) * 1e6
     assert ask("SELECT min(start) FROM past_steps") > horizon
@@ -291,14 +282,14 @@ def test_a_quiet_store_forgets_past_steps_too(stand: Stand) -> None:
     store = live(stand, 8)
     stand.clock.now = START + 40 * DAY
     store.advance()
-    left = store._lifecycle.catalogue.one("SELECT count(*) FROM past_steps")
+    left = inspect.catalogue(store).one("SELECT count(*) FROM past_steps")
     assert left == 8
     stand.clock.now = START + 53 * DAY
     store.advance()  # the window retires
-    assert store._lifecycle.catalogue.one("SELECT min(number) FROM past_steps") == 4
+    assert inspect.catalogue(store).one("SELECT min(number) FROM past_steps") == 4
     stand.clock.now = START + 56 * DAY
     store.advance()  # nothing else is due
-    assert store._lifecycle.catalogue.one("SELECT min(number) FROM past_steps") == 7
+    assert inspect.catalogue(store).one("SELECT min(number) FROM past_steps") == 7
 
 
 def test_what_is_past_the_retention_is_told_as_a_gap(stand: Stand) -> None:
@@ -324,7 +315,7 @@ def test_rows_can_be_read_until_an_erasure_is_complete(
 ) -> None:
     store = live(stand, 3)
     stand.clock.now = START + 3.5 * DAY
-    holder = store._home.keys.holder
+    holder = inspect.keys(store).holder
     failing_once(monkeypatch, holder, "drop", StorageError("not now"))
     with pytest.raises(StorageError, match="not now"):
         store.advance()
@@ -340,9 +331,10 @@ def test_rows_can_be_read_until_an_erasure_is_complete(
 def test_rows_can_be_read_while_models_are_trained_before_they_leave(stand: Stand) -> None:
     store = live(stand, 3)
     stand.clock.now = START + 3.5 * DAY
-    store._lifecycle.leaving.append(lambda _: stand.clock.pass_(HOUR))  # as training takes time
+    leaving = inspect.parts(store).lifecycle.leaving
+    leaving.append(lambda _: stand.clock.pass_(HOUR))  # as training takes time
     store.advance()
-    store._lifecycle.leaving.pop()
+    leaving.pop()
     assert store.exposure(START + 3.5 * DAY + 1800, START + 3.5 * DAY + 1800).rows == 30
     stand.clock.pass_(HOUR)
     assert store.exposure(stand.clock.now, stand.clock.now).rows == 20
@@ -408,7 +400,7 @@ def test_records_of_an_import_are_dated_by_the_clock(stand: Stand) -> None:
     deletions = store.status().deletions
     assert len(deletions) > 1
     assert all(made <= each.at <= (each.done or 0) <= now for each in deletions)
-    lines = store._lifecycle.catalogue.lines()
+    lines = inspect.catalogue(store).lines()
     assert len({line.window for line in lines}) > 1
     assert all(made <= line.at <= now for line in lines)
 
@@ -422,7 +414,7 @@ def test_a_replay_of_an_earlier_version_ran_all_the_time_that_it_noted(
     for _ in store.replay(history_of(stand)):
         stand.clock.pass_(HOUR)
     until = stand.clock.now
-    db, back = store._lifecycle.catalogue, int(20 * DAY * 1e6)
+    db, back = inspect.catalogue(store), int(20 * DAY * 1e6)
     db.run("UPDATE batches SET came = arrived")
     db.run("UPDATE past_steps SET came_first = start, came_last = stop, left = left - ?", back)
     db.run("UPDATE deletions SET at = at - ?, done = done - ?", back, back)
@@ -486,7 +478,7 @@ def test_a_column_can_be_read_until_its_withdrawal_is_complete(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = live(stand, 2)
-    holder = store._home.keys.holder
+    holder = inspect.keys(store).holder
     failing_once(monkeypatch, holder, "drop", StorageError("not now"))
     with pytest.raises(StorageError, match="not now"):
         store.withdraw("b", why="request")
@@ -534,7 +526,7 @@ def test_rows_in_models_are_those_that_were_hot_while_one_was_registered(stand: 
 
 def test_a_store_that_does_not_say_which_models_it_had_may_have_had_some(stand: Stand) -> None:
     store = live(stand, 2)
-    store._lifecycle.catalogue.run("DELETE FROM about WHERE name = 'spells'")
+    inspect.catalogue(store).run("DELETE FROM about WHERE name = 'spells'")
     found = store.exposure(START, stand.clock.now)
     assert [model.name for model in found.models.registered] == [None]
     assert found.models.rows == 20
@@ -573,7 +565,9 @@ def entry(kind: str, at: float, **facts: Any) -> Any:
 
 def granted(stand: Stand, store: Pyramid, a: float, b: float, *log: Any) -> Exposure:
     now = int(stand.clock.now * 1e6)
-    return exposure_of(store._lifecycle, int(a * 1e6), int(b * 1e6), "store", now, log)
+    return exposure_of(
+        inspect.parts(store).lifecycle, int(a * 1e6), int(b * 1e6), "store", now, log
+    )
 
 
 def test_grants_that_were_open_are_told(stand: Stand) -> None:
@@ -623,7 +617,7 @@ def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:
     store = live(stand, 2)
     for name, day in (("one", 0), ("two", 1)):
         at = int((START + day * DAY) * 1e6)
-        store._lifecycle.catalogue.run(
+        inspect.catalogue(store).run(
             "INSERT INTO vault_files VALUES (?, ?, ?, 1, 2, 10, 'd', 'e', NULL, NULL, NULL)",
             name,
             at,
@@ -635,6 +629,6 @@ def test_files_of_the_vault_are_counted_as_sealed(stand: Stand) -> None:
 
 def test_the_record_holds_no_more_than_numbers_times_and_names(stand: Stand) -> None:
     store = live(stand, 6)
-    told = store._lifecycle.catalogue.all("SELECT * FROM past_steps")
+    told = inspect.catalogue(store).all("SELECT * FROM past_steps")
     noon = int((START + 0.5 * DAY) * 1e6)
     assert tuple(told[0]) == (1, noon, noon, 10, int((START + 3.5 * DAY) * 1e6), noon, noon)

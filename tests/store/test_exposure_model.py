@@ -22,7 +22,9 @@ from pyramidion.exposure.exposed import Exposure
 from pyramidion.files import DataFile
 from pyramidion.replay import in_order
 from tests.cli.shell import as_bytes
-from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, rows, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, HOUR, SCHEMA, START, Stand, rows
 from tests.store.test_bulk import counted
 
 PEOPLE = Schema(
@@ -91,8 +93,7 @@ class World:
     def look(self) -> None:
         """Which batches are new, which have left, and what else is there."""
         settled(self.store)
-        lifecycle = self.store._lifecycle
-        hot = {batch.number: batch for batch in lifecycle.hot.stored(lambda _: True)}
+        hot = {batch.number: batch for batch in inspect.hot(self.store).stored(lambda _: True)}
         for number, stored in hot.items():
             if number not in self.batches:
                 came = {n: sum(r for w, r in stored.parts if w == n) for n, _ in stored.parts}
@@ -160,7 +161,7 @@ class World:
         there = self.store.now / 1e6 - self.random.integers(1, 4) * 10 * DAY
         slot, counts = counted(bulk, rows(5, there, self.files))
         known = "SELECT count(*) FROM windows WHERE slot = ? AND state <> 'erased'"
-        if bulk.slots.stop(slot) <= self.store.now and not self.store._lifecycle.catalogue.one(
+        if bulk.slots.stop(slot) <= self.store.now and not inspect.catalogue(self.store).one(
             known, slot
         ):
             bulk.take(slot, counts)
@@ -183,10 +184,10 @@ class World:
     def back_up(self) -> None:
         self.files += 1
         self.store.backup(self.stand.folder / f"backup {self.files}")
-        self.backup = self.files, self.store._lifecycle.last_batch(), self._key()
+        self.backup = self.files, inspect.last_batch(self.store), self._key()
 
     def _key(self) -> str:
-        return self.store._lifecycle.catalogue.about("store_key")
+        return inspect.catalogue(self.store).about("store_key")
 
     def restore(self) -> None:
         """From the backup, if nothing was erased or released since; the store itself is lost."""
@@ -301,7 +302,7 @@ def check(world: World, a: float, b: float, found: Exposure) -> None:
 
 
 def _steps(world: World) -> int:
-    return int(world.store._lifecycle.catalogue.about("next_step", "1")) - 1
+    return int(inspect.catalogue(world.store).about("next_step", "1")) - 1
 
 
 TREE = {"windows": "tree", "tree_radix": 2, "tree_depth": 3, "retention": "90d"}

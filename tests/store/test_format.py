@@ -15,6 +15,7 @@ from pyramidion import Pyramid
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
+from tests.store import inspect
 from tests.store.stores import DAY, Stand, observed, rows, states, unpin
 from tests.store.test_snapshots_sent import sent
 
@@ -67,8 +68,8 @@ def test_an_older_format_is_brought_up_to_date(
     monkeypatch.setattr(module, "FORMAT", NOW + 1)
     monkeypatch.setitem(module.MIGRATIONS, NOW, add)
     store = stand.open()
-    assert store._lifecycle.catalogue.one("SELECT level FROM windows") == 0
-    assert store._lifecycle.catalogue.all("SELECT * FROM grants") == []
+    assert inspect.catalogue(store).one("SELECT level FROM windows") == 0
+    assert inspect.catalogue(store).all("SELECT * FROM grants") == []
     assert store.status().hot_rows == 5
     store.observe(rows(5))
     stand.close()
@@ -110,7 +111,7 @@ def test_a_migration_that_fails_leaves_the_old_format_whole(
             stand.open()
     assert version(stand.path) == NOW
     store = stand.open()
-    assert "level" not in store._lifecycle.catalogue.all("SELECT * FROM windows")[0].keys()  # noqa: SIM118
+    assert "level" not in inspect.catalogue(store).all("SELECT * FROM windows")[0].keys()  # noqa: SIM118
     assert store.status().hot_rows == 5
 
 
@@ -214,7 +215,7 @@ def test_a_store_of_format_1_knows_values_by_their_type(
     store = stand.open()
     assert store.keyed_by == "type"
     snapshot = sent(stand, store) if away else store.snapshot()
-    assert known(snapshot) == store._lifecycle.door.encoder.hasher.values([7, "7"]).tolist()
+    assert known(snapshot) == inspect.door(store).encoder.hasher.values([7, "7"]).tolist()
     assert len(set(known(snapshot))) == 2
 
 

@@ -12,19 +12,9 @@ from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError
 from pyramidion.observations import Door
 from pyramidion.serving import snapshot
-from tests.store.stores import (
-    DAY,
-    HOUR,
-    SCHEMA,
-    Stand,
-    cells,
-    exact,
-    observed,
-    populating,
-    rows,
-    same,
-    sealed,
-)
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
+from tests.store.stores import DAY, HOUR, SCHEMA, Stand, cells, exact, observed, rows, same
 
 ALONE = Schema(time="t", label=SCHEMA.label, features=SCHEMA.features)
 
@@ -62,7 +52,7 @@ def test_a_group_added_while_the_next_window_is_prepared_begins_after_it(stand: 
     store = stand.create(ALONE)
     stand.clock.pass_(9.5 * DAY)
     observed(store, rows(5, stand.clock.now))
-    assert set(store._lifecycle.populating) == {1, 2}
+    assert set(inspect.windows(store)) == {1, 2}
     store.add_group(["a", "b"])
     stand.clock.pass_(0.5 * DAY)
     rolled(stand, store, 2)
@@ -92,9 +82,9 @@ def test_estimates_of_a_late_group_know_its_own_windows_alone(
     rolled(stand, store, 2)
     # The prior is over all windows; the same one for both, so that only the table differs.
     monkeypatch.setattr(Estimates, "_prior", lambda _: np.array([0.5, 0.5]))
-    whole = snapshot(store._lifecycle)
+    whole = snapshot(inspect.parts(store).lifecycle)
     parts = Arena.total([sealed(store, 3), sealed(store, 4)])
-    door = Door(store.schema.only(parts.layout.index), store.settings, store._lifecycle.secret)
+    door = Door(store.schema.only(parts.layout.index), store.settings, inspect.secret(store))
     alone = Snapshot(door, parts, whole.guarantee)
     table = parts.layout.index["a,b"]
     assert whole._arena.layout.index["a,b"] == table
@@ -118,7 +108,7 @@ def test_a_late_group_is_counted_exactly_in_its_windows(stand: Stand) -> None:
     assert same(cells(populating(store)), exact(store, populating(store), [batch]))
     stand.clock.pass_(10 * DAY)
     store.advance()
-    assert (cells(store._lifecycle.complete)["a,b"] == cells(sealed(store, 2))["a,b"]).all()
+    assert (cells(inspect.served(store))["a,b"] == cells(sealed(store, 2))["a,b"]).all()
 
 
 def test_a_batch_may_span_a_window_with_the_group_and_one_without(stand: Stand) -> None:

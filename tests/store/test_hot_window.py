@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyramidion.storage.keys import FileHolder
+from tests.store import inspect
+from tests.store.inspect import populating
 from tests.store.peopling import a_stand
 from tests.store.stores import (
     DAY,
@@ -14,7 +16,6 @@ from tests.store.stores import (
     Stand,
     noise,
     observed,
-    populating,
     rows,
     same,
     states,
@@ -52,7 +53,7 @@ def test_size_on_disk_does_not_follow_labels_and_keys() -> None:
             observed(store, batch)
             sealed = "SELECT length(sealed) FROM batches"
             files = [file.stat().st_size for file in (stand.path / "hot").iterdir()]
-            sizes.append((files, store._lifecycle.catalogue.one(sealed)))
+            sizes.append((files, inspect.catalogue(store).one(sealed)))
             stand.close()
     assert sizes[0] == sizes[1] == sizes[2]
 
@@ -95,7 +96,7 @@ def test_a_step_ends_at_its_rows(stand: Stand) -> None:
     store = stand.create(hot_rows=1_000, hot_step_rows=30)
     for _ in range(7):
         observed(store, rows(10))
-    assert [step.rows for step in store._lifecycle.hot.steps] == [30, 30, 10]
+    assert [step.rows for step in inspect.hot(store).steps] == [30, 30, 10]
     assert len(stand.files("hot")) == 3
 
 
@@ -103,7 +104,7 @@ def test_each_step_has_a_key_of_its_own(stand: Stand) -> None:
     store = stand.create(hot_rows=1_000, hot_step_rows=10)
     for _ in range(4):
         observed(store, rows(10))
-    steps = store._lifecycle.hot.steps
+    steps = inspect.hot(store).steps
     assert len({step.key.key for step in steps} | {step.once.key for step in steps}) == 8
 
 
@@ -168,7 +169,7 @@ def test_no_key_of_a_table_without_a_row_that_left_is_kept(stand: Stand) -> None
     store = stand.create(checkpoint_rows=10)
     for _ in range(3):
         observed(store, rows(20))
-    catalogue = store._lifecycle.catalogue
+    catalogue = inspect.catalogue(store)
     assert catalogue.one("SELECT count(*) FROM arenas WHERE current = 0")
     stand.clock.pass_(3 * DAY)
     store.advance()

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGD
 from sklearn.naive_bayes import GaussianNB
 
 from pyramidion import Loss, Pyramid, SchemaError, StateError
+from tests.store import inspect
 from tests.store.stores import DAY, SECOND, START, Stand, observed
 from tests.store.teaching import SHARED
 from tests.store.test_learning_curve import SCHEMA, error_rate, log_loss, rows, squared
@@ -108,7 +109,7 @@ def left(store: Pyramid) -> int:
     """How many losses are in memory."""
     gc.collect()
     held = [each for each in gc.get_objects() if isinstance(each, Loss)]
-    assert len(held) >= len(store._measures._losses)
+    assert len(held) >= len(inspect.parts(store).measures._losses)
     return len(held)
 
 

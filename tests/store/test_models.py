@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, StateError
 from pyramidion.learn import reduced as reduced_tables
+from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.stores import DAY, START, Stand, cells, exact, observed
 from tests.store.teaching import (
@@ -61,18 +62,18 @@ def test_at_a_step_only_rows_that_stay_are_sent_by_tables_less_exactly_these(
     store.register("parrot", Parrot())
     assert days_of(fitted(store, "parrot").y_) == [8, 9, 10, 11]
     reduced: list[Any] = []
-    without = store._serving.reduced
+    without = inspect.parts(store).serving.reduced
 
     def spy(*given: Any) -> Any:
         reduced.append(without(*given)._all)
         return without(*given)
 
     monkeypatch.setattr(reduced_tables, "LARGEST", 1)  # all of them at once
-    monkeypatch.setattr(store._serving, "reduced", spy)
+    monkeypatch.setattr(inspect.parts(store).serving, "reduced", spy)
     stepped(stand, store)  # day 8 leaves, and stays counted
     parrot = fitted(store, "parrot")
     assert parrot.y_.tolist() == [y for d in (9, 10, 11) for y in marked(d)["y"].to_pylist()]
-    complete, raw = store._lifecycle.complete, reduced[0]._arena
+    complete, raw = inspect.served(store), reduced[0]._arena
     gone = exact(store, complete, [marked(9)])  # those of days 10 and 11 are not sealed yet
     for name, found in cells(complete).items():
         assert np.array_equal(found - gone[name], cells(raw)[name])
@@ -279,7 +280,7 @@ def test_only_the_recipe_is_stored_and_no_file_is_written(stand: Stand) -> None:
         store.unregister("parrot")
         assert set(archive.image()) == before
     archive.close()
-    told = store._lifecycle.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
+    told = inspect.catalogue(store).all("SELECT name, recipe FROM models ORDER BY name")
     assert [row["name"] for row in told] == ["ridge"]
     assert json.loads(told[0]["recipe"]) == {
         "estimator": {"class": "sklearn.linear_model.Ridge", "params": {"alpha": 2.0}},

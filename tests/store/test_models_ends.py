@@ -16,6 +16,7 @@ from pyramidion.errors import PyramidionError
 from pyramidion.files import DataFile
 from pyramidion.learn.fitting import Trainer
 from pyramidion.replay import in_order
+from tests.store import inspect
 from tests.store.archive import on_reach
 from tests.store.stores import DAY, START, Stand
 from tests.store.teaching import (
@@ -70,12 +71,12 @@ def test_a_store_that_is_closed_while_it_trains_has_no_model(
     stand: Stand, store: Pyramid, note: Path, monkeypatch: Any
 ) -> None:
     trainer, going = Trainer(), threading.Event()
-    monkeypatch.setattr(store._training, "_trainer", trainer)
+    monkeypatch.setattr(inspect.parts(store).training, "_trainer", trainer)
     monkeypatch.setattr(trainer, "_timed", lambda *_: nullcontext(going.set()))
     note.write_text("sleep")
     stand.clock.now = START + 12 * DAY
     with nothing_left():
-        store._keep(store._now())
+        inspect.keep(store)
         assert going.wait(LONG)
         store.close()
     assert trainer._process is None

@@ -17,6 +17,7 @@ from sklearn.linear_model import SGDRegressor
 from pyramidion import ObservationError, PrivacyError, Pyramid, StateError
 from pyramidion.learn import training_set
 from pyramidion.serving import Serving
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand
 from tests.store.teaching import (
     SHARED,
@@ -118,23 +119,24 @@ def test_a_snapshot_that_cannot_be_made_at_a_retirement_leaves_none_of_before(
             patch.setattr("pyramidion.serving.snapshot", lambda _: 1 / 0)
             real(self, why)
 
-    for call in list(store._lifecycle.changed):
+    serving, changed = inspect.parts(store).serving, inspect.parts(store).lifecycle.changed
+    for call in list(changed):
         if getattr(call, "__name__", "") == "_renew":
-            place = store._lifecycle.changed.index(call)
-            store._lifecycle.changed[place] = lambda why: broken(store._serving, why)
+            place = changed.index(call)
+            changed[place] = lambda why: broken(serving, why)
     stand.clock.now = START + 27 * DAY
     with pytest.raises(ZeroDivisionError):
         store.advance()
     assert old.expired
-    store._lifecycle.changed[place] = call
+    changed[place] = call
     store.advance()
-    assert store.snapshot().holds(store._lifecycle.complete)
+    assert store.snapshot().holds(inspect.served(store))
 
 
 def test_a_store_whose_recipe_is_damaged_opens_and_erases(stand: Stand) -> None:
     store = lived(stand)
     store.register("number", SGDRegressor())
-    store._lifecycle.catalogue.run("UPDATE models SET recipe = '{}'")
+    inspect.catalogue(store).run("UPDATE models SET recipe = '{}'")
     store = stand.reopen()
     with pytest.raises(StateError, match=r"recipe of model 'number' is damaged; register it"):
         store.predict("number", marked(1))
@@ -164,7 +166,7 @@ def test_a_store_that_is_interrupted_while_it_closes_can_be_closed_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._threads, "close", interrupted)
+        patch.setattr(inspect.parts(store).threads, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.close()
     store.close()

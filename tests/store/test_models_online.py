@@ -23,8 +23,9 @@ from sklearn.naive_bayes import GaussianNB
 from pyramidion import Pyramid
 from pyramidion.files import DataFile
 from pyramidion.replay import in_order
-from tests.store import stores
-from tests.store.stores import DAY, START, Stand, observed, settled
+from tests.store import inspect, stores
+from tests.store.inspect import settled
+from tests.store.stores import DAY, START, Stand, observed
 from tests.store.teaching import (
     SCHEMA,
     SHARED,
@@ -169,7 +170,7 @@ def test_a_model_is_not_taught_columns_it_does_not_know(stand: Stand) -> None:
         go_on(stand, store, day)
     width = fitted(store, "learner").X_.shape[1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store._training, "catch_up", lambda now: None)
+        patch.setattr(inspect.parts(store).training, "catch_up", lambda now: None)
         stand.clock.now = START + 30.5 * DAY
         store.advance()
         assert len(store.snapshot().names) > width
@@ -201,7 +202,7 @@ def test_rows_that_come_while_it_is_trained_are_learned_once(
 def test_a_batch_that_comes_while_the_rows_are_read_is_learned_once(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]], when: str
 ) -> None:
-    serving = store._serving
+    serving = inspect.parts(store).serving
     name = "reduced" if when == "before the rows are read" else "staying"
     real = getattr(serving, name)
 
@@ -219,8 +220,8 @@ def test_a_batch_that_comes_while_the_rows_are_read_is_learned_once(
 def test_a_batch_that_is_being_acknowledged_when_training_begins_is_not_missed(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]]
 ) -> None:
-    hot, training = store._lifecycle.hot, store._training
-    acknowledged, last = hot.acknowledged, store._lifecycle.last_batch
+    hot, training = inspect.hot(store), inspect.parts(store).training
+    acknowledged = hot.acknowledged
     committed, asked = threading.Event(), threading.Event()
 
     def slow(*given: Any) -> None:
@@ -239,7 +240,7 @@ def test_a_batch_that_is_being_acknowledged_when_training_begins_is_not_missed(
     observing = beside(store.observe, marked(11.5))
     store.register("learner", Learner())
     observing.result(LONG)
-    assert last() == 6
+    assert inspect.last_batch(store) == 6
     assert labels(store) == expected(9, 10, 11, 11.5)
 
 
@@ -284,7 +285,7 @@ def test_an_update_that_is_under_way_at_a_step_brings_no_old_model_back(
 def test_a_batch_that_a_training_has_seen_is_not_learned_again(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]]
 ) -> None:
-    (learn,) = store._arrivals.taken
+    (learn,) = inspect.parts(store).arrivals.taken
     going, go = threading.Event(), threading.Event()
 
     def late(*given: Any) -> None:
@@ -292,7 +293,7 @@ def test_a_batch_that_a_training_has_seen_is_not_learned_again(
         assert go.wait(LONG)
         learn(*given)
 
-    monkeypatch.setattr(store._arrivals, "taken", [late])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [late])
     stand.clock.now = START + 11.5 * DAY
     observing = beside(store.observe, marked(11.5))
     assert going.wait(LONG)
@@ -312,7 +313,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
     well: bool,
 ) -> None:
     """It was acknowledged, and before its model was told, three days passed and it left."""
-    (learn,) = store._arrivals.taken
+    (learn,) = inspect.parts(store).arrivals.taken
     going, go = threading.Event(), threading.Event()
 
     def late(*given: Any) -> None:
@@ -320,11 +321,11 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
         assert go.wait(LONG)
         learn(*given)
 
-    monkeypatch.setattr(store._arrivals, "taken", [late])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [late])
     stand.clock.now = START + 11.5 * DAY
     observing = beside(store.observe, marked(11.5))
     assert going.wait(LONG)
-    assert store._lifecycle.last_batch() == 6
+    assert inspect.last_batch(store) == 6
     if not well:
         monkeypatch.setattr(SHARED, "limit", 1e-6)
     stand.clock.now = START + 14.2 * DAY
@@ -334,7 +335,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
     observing.result(LONG)
     assert not store.models["learner"].available
     monkeypatch.setattr(SHARED, "limit", None)
-    monkeypatch.setattr(store._arrivals, "taken", [learn])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [learn])
     observed(store, marked(14.2))
     store.advance()
     assert days_of(labels(store)) == [14]

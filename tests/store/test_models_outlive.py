@@ -21,6 +21,7 @@ from pyramidion import Pyramid, StateError
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.learn import fitting
 from tests.learn.parrots import Timer
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, failing_once, observed
 from tests.store.teaching import (
     LEAVES,
@@ -172,7 +173,7 @@ def test_where_no_process_can_be_started_the_rows_leave(
 def test_what_nobody_thought_of_keeps_no_model(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
-    failing_once(monkeypatch, store._training, "lesson", MemoryError())
+    failing_once(monkeypatch, inspect.parts(store).training, "lesson", MemoryError())
     held = store.models
     with nothing_left(*LEAVES), pytest.raises(MemoryError) as problem:  # whose frames are held
         stepped(stand, store)
@@ -187,14 +188,14 @@ def test_one_model_that_cannot_catch_up_does_not_keep_the_others(
 ) -> None:
     store.register("zebra", Parrot())
     monkeypatch.setattr(SHARED, "before", lambda: observed_once(store, marked(11.5)))
-    real, broken = store._lifecycle.hot.batches, FormatError("a damaged segment")
+    real, broken = inspect.hot(store).batches, FormatError("a damaged segment")
 
     def batches(wanted: Callable[..., bool]) -> Any:
-        if not wanted(1, []) and store._lifecycle.hot.stored(lambda n: wanted(n, [])):
+        if not wanted(1, []) and inspect.hot(store).stored(lambda n: wanted(n, [])):
             raise broken
         return real(wanted)
 
-    monkeypatch.setattr(store._lifecycle.hot, "batches", batches)
+    monkeypatch.setattr(inspect.hot(store), "batches", batches)
     with nothing_left("erase.before"):
         stepped(stand, store)
 
@@ -211,13 +212,13 @@ def observed_once(store: Pyramid, batch: pa.Table) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_segment_of_rows_that_stay_keeps_no_model(stand: Stand, store: Pyramid) -> None:
-    file = stand.path / "hot" / store._lifecycle.hot.steps[-1].file
+    file = stand.path / "hot" / inspect.hot(store).steps[-1].file
     file.write_bytes(bytes(file.stat().st_size))
     with nothing_left(*LEAVES):
         stepped(stand, store)
     assert not store.models["parrot"].available
     assert "restore it from a backup" in store.models["parrot"].why
-    assert not store._training.due  # or every batch that comes would try in vain
+    assert not inspect.parts(store).training.due  # or every batch that comes would try in vain
 
 
 @pytest.mark.slow
@@ -256,7 +257,7 @@ def test_rows_that_cannot_be_sealed_keep_no_model(stand: Stand, monkeypatch: Any
     stand.vault = stand.folder / "vault"
     store = lived(stand)
     store.register("parrot", Parrot())
-    store._vault._sealer.vaulted = store._vault._sealer._taken = 0  # as if nothing was sealed
+    store.vault._sealer.vaulted = store.vault._sealer._taken = 0  # as if nothing was sealed
     refusing(monkeypatch, 1)
     with nothing_left(*LEAVES), pytest.raises(OSError, match="the disk refuses"):
         stepped(stand, store)
@@ -267,7 +268,7 @@ def test_rows_that_cannot_be_sealed_keep_no_model(stand: Stand, monkeypatch: Any
 def test_an_erasure_that_breaks_off_has_taken_the_models_along(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
-    holder = store._lifecycle.keys.holder
+    holder = inspect.keys(store).holder
     failing_once(monkeypatch, holder, "drop", OSError(errno.EIO, "gone"))
     with nothing_left(*LEAVES), pytest.raises(OSError, match="gone"):
         stepped(stand, store)

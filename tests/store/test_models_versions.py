@@ -14,14 +14,16 @@ from sklearn.linear_model import LinearRegression, Ridge, SGDRegressor
 
 from pyramidion import Model, Pyramid, StateError
 from pyramidion.storage.versions import AFAR, STRETCH, drawn, dropped, leap
-from tests.store.stores import DAY, SECOND, START, Stand, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, SECOND, START, Stand
 from tests.store.teaching import Parrot, go_on, lived, marked, stepped
 
 pytestmark = pytest.mark.usefixtures("trainer")
 
 
 def fact(store: Pyramid) -> dict[str, int]:
-    told: dict[str, int] = json.loads(store._lifecycle.catalogue.about("versions", "{}"))
+    told: dict[str, int] = json.loads(inspect.catalogue(store).about("versions", "{}"))
     return told
 
 
@@ -99,7 +101,9 @@ def test_a_version_is_set_aside_before_the_training_begins(
     store = lived(stand)
     store.register("ridge", Ridge())
     seen = []
-    monkeypatch.setattr(store._training._trainer, "before", lambda: seen.append(fact(store)))
+    monkeypatch.setattr(
+        inspect.parts(store).training._trainer, "before", lambda: seen.append(fact(store))
+    )
     store.retrain("ridge")
     assert seen == [{"ridge": 2}]
 

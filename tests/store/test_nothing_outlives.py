@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ from pyramidion.trials import GroupStatus
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
 from pyramidion.vault.verifying import Problem
+from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS
 
@@ -468,15 +469,15 @@ class Life:
 
     def damage(self, kind: str) -> None:
         """Flip a bit of the newest file of a kind."""
-        file = self.store.path / "tables" / self.store._lifecycle.tables.current(kind)[-1]["file"]
+        newest = inspect.table_files(self.store).current(kind)[-1]
+        file = self.store.path / "tables" / newest["file"]
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
 
     def show(self, *told: object) -> None:
         """Keep what the store says and shows in clear, once what it does behind is done."""
-        if self.store._threads.kept is not None:
-            self.store._threads.kept.result()
+        inspect.settled(self.store)
         status = dataclasses.asdict(self.store.status())
         status |= {"path": "", "bytes": 0}
         spent = self.store.ledger.report().to_dict()
@@ -505,7 +506,7 @@ class Life:
 
     def catalogue(self) -> dict[str, list[Any]]:
         """All rows of the catalogue, without what is drawn or hot."""
-        ask = self.store._lifecycle.catalogue.all
+        ask = inspect.catalogue(self.store).all
         found: dict[str, list[Any]] = {}
         for table, columns in CATALOGUE.items():
             kept = [c for c in columns if columns[c] == PUBLIC or table == "about"]
@@ -541,7 +542,7 @@ def test_every_file_that_was_ever_written_is_mapped(life):
 
 
 def test_every_column_of_the_catalogue_is_mapped(life):
-    ask = life.store._lifecycle.catalogue.all
+    ask = inspect.catalogue(life.store).all
     tables = {row[0] for row in ask("SELECT name FROM sqlite_master WHERE type = 'table'")}
     found = {t: {row["name"] for row in ask(f"PRAGMA table_info({t})")} for t in tables}
     assert found == {table: set(columns) for table, columns in CATALOGUE.items()}
@@ -549,7 +550,7 @@ def test_every_column_of_the_catalogue_is_mapped(life):
 
 
 def test_every_fact_about_a_store_is_mapped(life):
-    facts = life.store._lifecycle.catalogue.all("SELECT name FROM about")
+    facts = inspect.catalogue(life.store).all("SELECT name FROM about")
     assert {row["name"] for row in facts} == set(ABOUT)
 
 
@@ -568,7 +569,7 @@ def test_a_vault_adds_two_facts_and_the_files_of_its_backlog(tmp_path):
         store.observe(pa.table({"t": [100.0 * DAY]} | some(1)))
         store.vault._backlog._place = None  # down
         store.vault.seal()
-        facts = store._lifecycle.catalogue.all("SELECT name FROM about")
+        facts = inspect.catalogue(store).all("SELECT name FROM about")
         after = {file.relative_to(tmp_path / "store") for file in store.path.rglob("*.*")}
     assert {row["name"] for row in facts} - set(ABOUT) == {"vault", "unowed"} <= PASSING.keys()
     assert "vault-backlog" in before
@@ -605,7 +606,7 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     for name, verb in vars(Pyramid).items():
         if not name.startswith("_"):
             call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)
-            assert inspect.signature(call).return_annotation in known, name
+            assert signature(call).return_annotation in known, name
 
 
 # --- what is paid is paid ---------------------------------------------------------------------
@@ -613,11 +614,11 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
 
 def _tables(store: Pyramid) -> Iterator[tuple[set[int], Any]]:
     """Each count table on disk, with the windows it counts."""
-    lifecycle, ask = store._lifecycle, store._lifecycle.catalogue.all
+    ask = inspect.catalogue(store).all
     sealed = {row[0] for row in ask("SELECT number FROM windows WHERE state = 'sealed'")}
     query = "SELECT kind, window, file, key FROM arenas WHERE current OR kind <> 'complete'"
     for row in ask(query):
-        arena = lifecycle.tables.read(row["file"], lifecycle.keys.get(row["key"]))
+        arena = inspect.table_files(store).read(row["file"], inspect.keys(store).get(row["key"]))
         for table in arena.layout.tables:
             yield (sealed if row["kind"] == "complete" else {row["window"]}), table
 
@@ -628,10 +629,10 @@ def test_rebuilt_tables_have_the_noise_that_their_window_paid_for_again(tmp_path
     life.observe(105.2)
     (window,) = life.store.reseed(why="as if").sealed
     charged = life.store.rebuild(window, why="as if").charged
-    lines = life.store._lifecycle.catalogue.lines(window)
+    lines = inspect.catalogue(life.store).lines(window)
     assert [line.amount for line in lines if line.kind == "spend"] == [charged]
     paid = {line.purpose: line.amount for line in lines if line.kind == "table"}
-    tables = life.store._lifecycle.tables.sealed(window).layout.tables
+    tables = inspect.sealed(life.store, window).layout.tables
     costs = [table.rows / (2 * table.variance) for table in tables]
     assert sum(costs) <= float(charged) * (1 + 1e-9)
     for table, cost in zip(tables, costs, strict=True):
@@ -647,7 +648,7 @@ def test_every_table_on_disk_has_the_noise_that_its_windows_paid_for(tmp_path):
     life.store.add_group(("town", "shop"))
     life.observe(115.1)
     life.observe(125.1)
-    lines = [line for line in life.store._lifecycle.catalogue.lines() if line.kind == "table"]
+    lines = [line for line in inspect.catalogue(life.store).lines() if line.kind == "table"]
     seen = 0
     for windows, table in _tables(life.store):
         paid = [ln.amount for ln in lines if ln.purpose == table.name and ln.window in windows]
@@ -664,7 +665,7 @@ def test_every_table_on_disk_has_the_noise_that_its_windows_paid_for(tmp_path):
 
 def _secrets(store: Pyramid) -> set[bytes]:
     """What is drawn or hot in the catalogue now, as bytes."""
-    ask = store._lifecycle.catalogue.all
+    ask = inspect.catalogue(store).all
     found = {row[0] for row in ask("SELECT wrapped FROM keys")}
     found |= {row[0] for row in ask("SELECT once FROM arrivals")}
     found |= {row[0] for row in ask("SELECT sealed FROM batches")}
@@ -676,7 +677,7 @@ def _secrets(store: Pyramid) -> set[bytes]:
 def test_nothing_that_is_hot_is_anywhere_in_the_store_once_its_step_has_left(tmp_path):
     life = Life(tmp_path, some)
     life.store = Pyramid.create(life.disk / "store", SCHEMA, BUSY, **life.given)
-    ask = life.store._lifecycle.catalogue.all
+    ask = inspect.catalogue(life.store).all
     for day in (100.1, 100.2, 101.1, 101.2, 101.3):
         life.observe(day)
     before = _secrets(life.store)
@@ -702,7 +703,7 @@ def _present(store: Pyramid, secret: bytes) -> bool:
 
 
 def test_once_all_steps_have_left_no_row_of_a_hot_table_is_in_the_catalogue(life):
-    ask = life.store._lifecycle.catalogue.one
+    ask = inspect.catalogue(life.store).one
     for table, columns in CATALOGUE.items():
         if HOT in columns.values():
             assert ask(f"SELECT count(*) FROM {table}") == 0, table  # noqa: S608
@@ -739,5 +740,5 @@ def test_what_is_kept_of_an_import_does_not_depend_on_its_rows(life, twin):
 
 
 def test_an_import_is_known_by_its_fingerprint_alone(life):
-    kept = life.store._lifecycle.catalogue.all("SELECT rows FROM imports")
+    kept = inspect.catalogue(life.store).all("SELECT rows FROM imports")
     assert [row["rows"] for row in kept] == [life.store.replayed(life.history())] == [32]

@@ -15,21 +15,20 @@ import pytest
 from pyramidion.errors import KeyHolderError, ObservationError, StateError, StorageError
 from pyramidion.idempotency import Once
 from pyramidion.storage.hot import Receipt
+from tests.store import inspect
+from tests.store.inspect import born, populating, sealed
 from tests.store.stores import (
     DAY,
     HOUR,
     START,
     Stand,
-    born,
     cells,
     exact,
     failing_once,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
 )
 
@@ -66,7 +65,7 @@ def test_rows_counted_in_a_checkpoint_are_not_counted_again(stand: Stand) -> Non
     for batch in batches:
         observed(store, batch)
     before = noise(store, populating(store), batches)
-    assert any(window.after for window in store._lifecycle.populating.values())
+    assert any(window.after for window in inspect.windows(store).values())
     store = stand.reopen()
     assert same(noise(store, populating(store), batches), before)
 
@@ -78,7 +77,7 @@ def test_each_window_is_replayed_from_its_own_checkpoint(stand: Stand) -> None:
     batches = [rows(50, times, seed=seed) for seed in range(4)]
     for batch in batches:
         observed(store, batch)
-    after = {number: window.after for number, window in store._lifecycle.populating.items()}
+    after = {number: window.after for number, window in inspect.windows(store).items()}
     assert after[1] > after[2] == 0
     before = {number: cells(populating(store, number)) for number in (1, 2)}
     store = stand.reopen()
@@ -100,7 +99,7 @@ def test_hot_rows_are_the_rows_that_came(stand: Stand) -> None:
     store = stand.create()
     batch = rows(20)
     store.observe(batch)
-    ((_, kept, parts),) = stand.reopen()._lifecycle.hot.batches()
+    ((_, kept, parts),) = inspect.hot(stand.reopen()).batches()
     assert kept.to_pydict() == batch.to_pydict()
     assert parts == [(1, 20)]
 
@@ -108,7 +107,7 @@ def test_hot_rows_are_the_rows_that_came(stand: Stand) -> None:
 def test_columns_the_schema_does_not_name_are_not_kept(stand: Stand) -> None:
     store = stand.create()
     store.observe(rows(3).append_column("ssn", pa.array(["1", "2", "3"])))
-    ((_, kept, _),) = store._lifecycle.hot.batches()
+    ((_, kept, _),) = inspect.hot(store).batches()
     assert set(kept.column_names) == {"t", "y", "a", "b"}
 
 
@@ -117,9 +116,9 @@ def test_values_of_other_rows_in_a_dictionary_are_not_kept(stand: Stand) -> None
     batch = rows(600)
     names = pa.DictionaryArray.from_arrays([0] * 600, ["mine", "somebody-else's"])
     store.observe(batch.set_column(2, "a", names))
-    step = store._lifecycle.hot.steps[0]
+    step = inspect.hot(store).steps[0]
     (batch,) = step.batches
-    data = store._lifecycle._segments.read(
+    data = inspect.parts(store).segments.read(
         step.file, batch.start, batch.length, step.key.key, "batch 1"
     )
     assert b"mine" in data
@@ -264,7 +263,7 @@ def test_a_key_leaves_with_its_rows(stand: Stand) -> None:
     store.observe(rows(5), key="k")
     stand.clock.pass_(3 * DAY)
     store.advance()
-    assert store._lifecycle.hot.seen([Once("k")]) == {}
+    assert inspect.hot(store).seen([Once("k")]) == {}
     assert store.observe(rows(5, stand.clock.now), key="k").accepted == 5
     assert states(store) == {1: ("populating", 10)}
 
@@ -281,7 +280,7 @@ def test_the_same_key_leaves_another_trace_in_each_step(stand: Stand) -> None:
     traces = []
     for _ in range(3):
         observed(store, rows(5, stand.clock.now), key="k")
-        ((trace,),) = store._lifecycle.catalogue.all("SELECT once FROM arrivals")
+        ((trace,),) = inspect.catalogue(store).all("SELECT once FROM arrivals")
         traces.append(trace)
         stand.clock.pass_(3 * DAY)
         store.advance()
@@ -331,7 +330,7 @@ def test_a_commit_that_fails_takes_the_counts_back_and_the_retry_works(
     store.observe(rows(50))
     before = cells(populating(store))
     problem = StorageError("the catalogue is on a full disk")
-    failing_once(monkeypatch, store._lifecycle.hot, "acknowledge", problem)
+    failing_once(monkeypatch, inspect.hot(store), "acknowledge", problem)
     with pytest.raises(StorageError, match="full disk"):
         store.observe(rows(70, seed=1))
     assert same(cells(populating(store)), before)

@@ -21,6 +21,8 @@ from pyramidion.privacy.contributions import hidden_of
 from pyramidion.replay import in_order
 from pyramidion.storage.hot import Receipt
 from tests.dying import died
+from tests.store import inspect
+from tests.store.inspect import populating, settled
 from tests.store.peopling import (
     EVENTS,
     EXACT,
@@ -34,19 +36,7 @@ from tests.store.peopling import (
     lived,
     of,
 )
-from tests.store.stores import (
-    DAY,
-    HOUR,
-    START,
-    Stand,
-    cells,
-    failing_once,
-    observed,
-    populating,
-    same,
-    settled,
-    tiny,
-)
+from tests.store.stores import DAY, HOUR, START, Stand, cells, failing_once, observed, same, tiny
 from tests.store.test_nothing_outlives import Life
 from tests.store.test_training_set import off
 from tests.vault.vaults import sealed
@@ -149,8 +139,8 @@ def test_the_bound_is_reached_so_less_noise_would_not_do(stand: Stand) -> None:
         store.advance()
         observed(store, of(["a"] * 9, max(moment, window)))
     (arena,) = arenas(store).values()
-    assert store._lifecycle.hidden == EXACT["k"] * 4
-    assert cells(arena)[""].sum() == store._lifecycle.hidden
+    assert inspect.parts(store).people.hidden == EXACT["k"] * 4
+    assert cells(arena)[""].sum() == inspect.parts(store).people.hidden
 
 
 def test_how_a_stream_is_cut_into_batches_does_not_matter(stand: Stand) -> None:
@@ -169,7 +159,7 @@ def test_how_a_stream_is_cut_into_batches_does_not_matter(stand: Stand) -> None:
 def test_people_without_event_times_are_bounded_by_when_they_come(stand: Stand) -> None:
     schema = Schema(label=PEOPLE.label, features=PEOPLE.features, unit="who")
     store = stand.create(schema, epsilon=float("inf"), k=3, unit_block="1d")
-    assert store._lifecycle.hidden == 3 * 10
+    assert inspect.parts(store).people.hidden == 3 * 10
     assert store.observe(of(["a"] * 5)).blanked == 2
     stand.clock.pass_(DAY)
     assert store.observe(of(["a"] * 5)).blanked == 2
@@ -253,7 +243,7 @@ def test_a_batch_that_fails_does_not_use_up_what_its_people_have(
     store = stand.create(PEOPLE, **EXACT)
     batch = of(["a", "a", "b", "a"])
     for name in ("acknowledge", "append"):
-        left = failing_once(monkeypatch, store._lifecycle.hot, name, StorageError("full"))
+        left = failing_once(monkeypatch, inspect.hot(store), name, StorageError("full"))
         with pytest.raises(StorageError):
             store.observe(batch)
         assert not left
@@ -295,11 +285,11 @@ def test_who_asked_for_the_time_in_a_block_that_is_over_counts_in_the_running_on
     stand: Stand,
 ) -> None:
     store = stand.create(PEOPLE, **EXACT)
-    early = store._now()
+    early = store.now
     stand.clock.pass_(4 * DAY)
     assert observed(store, of(["a"], stand.clock.now)).blanked == 0
     store.advance()
-    assert store._arrivals.take(of(["a", "a"], START), early).blanked == 1
+    assert inspect.parts(store).arrivals.take(of(["a", "a"], START), early).blanked == 1
 
 
 def test_who_asked_for_the_time_in_a_window_that_is_sealed_counts_in_the_next_one(
@@ -307,10 +297,10 @@ def test_who_asked_for_the_time_in_a_window_that_is_sealed_counts_in_the_next_on
 ) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"]))
-    early = store._now()
+    early = store.now
     stand.clock.pass_(10.5 * DAY)
     store.advance()
-    assert store._arrivals.take(of(["a"], START), early) == Receipt(1, 0, 1, 0)
+    assert inspect.parts(store).arrivals.take(of(["a"], START), early) == Receipt(1, 0, 1, 0)
     assert len(arenas(store)) == 2
 
 
@@ -318,7 +308,7 @@ def test_a_window_that_is_over_takes_no_more_rows_of_people(stand: Stand) -> Non
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"]))
     now = int(stand.clock.pass_(10 * DAY) * 1e6)
-    assert store._arrivals.take(of(["a"]), now) == Receipt(1, 0, 1, 0)
+    assert inspect.parts(store).arrivals.take(of(["a"]), now) == Receipt(1, 0, 1, 0)
     assert len(arenas(store)) == 2
 
 
@@ -407,7 +397,7 @@ def test_a_model_learns_from_blanked_rows_too(stand: Stand) -> None:
     observed(store, of(["a"] * 20, stand.clock.now))
     stand.clock.pass_(DAY)
     store.advance()
-    hot = [len(rows.observations) for rows in store._serving.hot_rows()]
+    hot = [len(rows.observations) for rows in inspect.parts(store).serving.hot_rows()]
     assert hot == [20]
 
 
@@ -417,13 +407,13 @@ def test_a_model_learns_from_blanked_rows_too(stand: Stand) -> None:
 def test_when_rows_leave_nothing_is_known_of_their_people(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"] * 5))
-    people, hot = store._lifecycle.people, store._lifecycle.hot
+    people, hot = inspect.parts(store).people, inspect.hot(store)
     assert (len(people), len(hot._blanked)) == (1, 1)
     stand.clock.now = START + 4 * DAY
     store.advance()
     assert store.status().hot_rows == 0
     assert (len(people), len(hot._blanked)) == (0, 0)
-    assert store._lifecycle.catalogue.one("SELECT count(*) FROM batches") == 0
+    assert inspect.catalogue(store).one("SELECT count(*) FROM batches") == 0
 
 
 class PeopledLife(Life):
@@ -469,7 +459,7 @@ def test_how_many_were_blanked_does_not_show_in_the_length_of_what_is_sealed(
         store = stand.create(PEOPLE, **EXACT)
         settled(store)
         blanked = store.observe(of(who)).blanked
-        lengths.append(store._lifecycle.catalogue.one("SELECT length(sealed) FROM batches"))
+        lengths.append(inspect.catalogue(store).one("SELECT length(sealed) FROM batches"))
         stand.close()
         assert blanked == (0 if name == "many" else 4_998)
     assert lengths[0] == lengths[1]

@@ -15,8 +15,10 @@ from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of, epsilon_of, laplace_scale
 from pyramidion.privacy.noise import DiscreteLaplace
+from tests.store import inspect
+from tests.store.inspect import populating
 from tests.store.peopling import PEOPLE, of
-from tests.store.stores import DAY, SCHEMA, START, Stand, observed, populating, rows, tiny
+from tests.store.stores import DAY, SCHEMA, START, Stand, observed, rows, tiny
 
 GIVEN = {"k": 2, "p_min": 0.5}
 
@@ -37,8 +39,9 @@ def peopled(stand: Stand, windows: int, **settings: Any) -> Pyramid:
 def test_the_noise_of_a_window_hides_all_rows_that_a_person_can_have_in_it(stand: Stand) -> None:
     store = stand.create(PEOPLE, **GIVEN, delta=0.0, weights="equal")
     observed(store, of(["a"]))
-    assert store._lifecycle.hidden == 2 * 5  # blocks of three days in ten days and an hour
-    shares = store._lifecycle.birth(1).shares
+    hidden = 2 * 5  # blocks of three days in ten days and an hour
+    assert inspect.parts(store).people.hidden == hidden
+    shares = inspect.birth(store, 1).shares
     for table in populating(store).layout.tables:
         scale = laplace_scale(
             epsilon=Fraction(1) * shares[table.name], k=10, omega=2, rows=table.rows
@@ -48,16 +51,15 @@ def test_the_noise_of_a_window_hides_all_rows_that_a_person_can_have_in_it(stand
 
 def test_it_is_that_of_a_store_whose_k_is_as_large(stand: Stand) -> None:
     store = stand.create(PEOPLE, **GIVEN)
-    lifecycle = store._lifecycle
     alike = Birth(
-        tiny(p_min=0.5, k=10), lifecycle.door.encoder.shapes, 2, b"", reserves={}
+        tiny(p_min=0.5, k=10), inspect.door(store).encoder.shapes, 2, b"", reserves={}
     ).variances
-    assert lifecycle.birth(2).variances == alike
-    assert lifecycle.birth(2).shares[PRIOR] == Fraction(2, 100)
+    assert inspect.birth(store, 2).variances == alike
+    assert inspect.birth(store, 2).shares[PRIOR] == Fraction(2, 100)
 
 
 def test_without_a_unit_the_noise_hides_k_rows(stand: Stand) -> None:
-    assert stand.create(k=3)._lifecycle.hidden == 3
+    assert inspect.parts(stand.create(k=3)).people.hidden == 3
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ def test_blocks_are_some_hot_steps_and_at_most_the_hot_window(
     stand: Stand, block: str | None
 ) -> None:
     store = stand.create(PEOPLE, **GIVEN, unit_block=block)
-    assert store._lifecycle.hidden == 2 * {"1d": 11, "2d": 6, "3d": 5, None: 5}[block]
+    assert inspect.parts(store).people.hidden == 2 * {"1d": 11, "2d": 6, "3d": 5, None: 5}[block]
 
 
 def test_a_row_of_nobody_is_refused(stand: Stand) -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from pyramidion import Plan, Pyramid, Schema, Settings, plan
 from pyramidion.privacy.prediction import born
+from tests.store import inspect
+from tests.store.inspect import populating
 from tests.store.peopling import of
-from tests.store.stores import SCHEMA, Stand, observed, populating, tiny
+from tests.store.stores import SCHEMA, Stand, observed, tiny
 
 SHAPES: dict[str, dict[str, Any]] = {
     "flat": {},
@@ -42,7 +44,7 @@ def test_predicted_noise_is_that_of_a_store(
     assert {table.name: table.cell_noise for table in predicted.tables} == {
         table.name: table.variance**0.5 for table in populating(store).layout.tables[1:]
     }
-    nodes = store._lifecycle.nodes.all()
+    nodes = inspect.parts(store).nodes.all()
     assert {node.level for node in nodes} == ({1, 2} if windows == "tree" else set())
     for node in nodes:
         variances = tuple(table.variance for table in node.arena.layout.tables)

@@ -21,19 +21,9 @@ from pyramidion.files import DataFile
 from pyramidion.replay import Replay, in_order
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.segments import Segments
-from tests.store.stores import (
-    DAY,
-    HOUR,
-    SCHEMA,
-    SECOND,
-    START,
-    Stand,
-    observed,
-    populating,
-    rows,
-    settled,
-    states,
-)
+from tests.store import inspect
+from tests.store.inspect import populating, settled
+from tests.store.stores import DAY, HOUR, SCHEMA, SECOND, START, Stand, observed, rows, states
 from tests.waiting import PATIENCE as LONG
 
 
@@ -77,7 +67,7 @@ def astray(stand: Stand) -> pa.Table:
 def kept(store: Pyramid) -> tuple[Any, ...]:
     """What a clock that ran ahead would have erased, and that clock."""
     found = store.status()
-    clock = int(store._lifecycle.catalogue.about("clock"))
+    clock = int(inspect.catalogue(store).about("clock"))
     sealed = [window for window in found.windows if window.state == "sealed"]
     return found.at, clock, sealed, len(found.windows), found.hot_steps, found.deletions
 
@@ -181,10 +171,9 @@ def test_who_asked_what_is_due_before_a_seal_does_not_switch_retention_off(
     observed(store, rows(30))
     stand.clock.pass_(5 * DAY)
     assert store.advance().rows_erased == 30  # from here on nothing is known of sealed windows
-    lifecycle = store._lifecycle
-    real, came, goes = lifecycle.catalogue.all, threading.Event(), threading.Event()
+    real, came, goes = inspect.catalogue(store).all, threading.Event(), threading.Event()
     left, now = [reads], int(stand.clock.now * SECOND)
-    asker = threading.Thread(target=lambda: store._schedule.is_due(now), daemon=True)
+    asker = threading.Thread(target=lambda: inspect.parts(store).schedule.is_due(now), daemon=True)
 
     def all_(sql: str, *values: object) -> Any:
         found = real(sql, *values)
@@ -195,7 +184,7 @@ def test_who_asked_what_is_due_before_a_seal_does_not_switch_retention_off(
                 assert goes.wait(LONG)
         return found
 
-    monkeypatch.setattr(lifecycle.catalogue, "all", all_)
+    monkeypatch.setattr(inspect.catalogue(store), "all", all_)
     asker.start()
     assert came.wait(LONG)
     stand.clock.pass_(10 * DAY)
@@ -216,7 +205,7 @@ def test_a_stream_is_whole_though_the_schema_changes_between_judging_and_placing
 ) -> None:
     store = stand.create()
     store.withdraw("a,b", why="on trial")
-    table, real, opened = rows(40), store._lifecycle.open, list[int]()
+    table, real, opened = rows(40), inspect.parts(store).lifecycle.open, list[int]()
 
     def open_(slot: int, now: int) -> int:  # after the rows were judged, before they are placed
         opened.append(real(slot, now))
@@ -224,7 +213,7 @@ def test_a_stream_is_whole_though_the_schema_changes_between_judging_and_placing
             beside(lambda: store.add_group(["a", "b"]))
         return opened[-1]
 
-    monkeypatch.setattr(store._lifecycle, "open", open_)
+    monkeypatch.setattr(inspect.parts(store).lifecycle, "open", open_)
     stream = pa.RecordBatchReader.from_batches(table.schema, iter(table.to_batches(7)))
     assert observed(store, stream) == Receipt(40, 0, 0)
     assert ("a", "b") in store.schema.groups
@@ -242,7 +231,7 @@ def test_a_window_that_was_prepared_does_not_make_reopening_read_what_checkpoint
     for turn in range(12):  # the last three come in the last day of the window
         observed(store, rows(60, stand.clock.now, seed=turn))
         stand.clock.pass_(DAY if turn < 9 else 3 * HOUR)
-    older, prepared = store._lifecycle.populating.values()
+    older, prepared = inspect.windows(store).values()
     assert (older.arena.rows, prepared.arena.rows) == (720, 0)
     assert older.after > prepared.after  # checkpoints went on after it was prepared
     observed(store, rows(20, stand.clock.now, seed=99))
@@ -306,13 +295,13 @@ def test_a_store_that_closes_before_it_is_asked_what_is_due_gives_no_other_error
     observed(store, rows(5))
     stand.clock.pass_(5 * DAY)
     store.advance()  # erases, so the next question goes to the catalogue
-    real = store._schedule.is_due
+    real = inspect.parts(store).schedule.is_due
 
     def is_due(now: int, **held: bool) -> bool:
         beside(store.close)
         return real(now, **held)
 
-    monkeypatch.setattr(store._schedule, "is_due", is_due)
+    monkeypatch.setattr(inspect.parts(store).schedule, "is_due", is_due)
     with suppress(StateError):  # what it says, it has its own words for
         assert store.observe(rows(7, stand.clock.now)).accepted == 7
     assert stand.reopen().status().hot_rows == 7

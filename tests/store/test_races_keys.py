@@ -14,7 +14,9 @@ from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, PyramidionError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.keys import FileHolder
-from tests.store.stores import DAY, TIMELESS, Stand, observed, rows, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, TIMELESS, Stand, observed, rows
 from tests.waiting import PATIENCE as LONG
 
 
@@ -145,7 +147,7 @@ def reader(stand: Stand) -> Iterator[Callable[[Pyramid], sqlite3.Connection]]:
     opened: list[sqlite3.Connection] = []
 
     def begin(store: Pyramid) -> sqlite3.Connection:
-        store._lifecycle.catalogue.run("PRAGMA busy_timeout = 20")
+        inspect.catalogue(store).run("PRAGMA busy_timeout = 20")
         opened.append(sqlite3.connect(stand.path / "catalogue.db"))
         opened[-1].execute("BEGIN")
         opened[-1].execute("SELECT count(*) FROM about").fetchall()
@@ -178,7 +180,7 @@ def unsettled(stand: Stand, reader: Any) -> tuple[Pyramid, sqlite3.Connection]:
     store.observe(rows(40, seed=2))
     with pytest.raises(StorageError, match="erasure is not complete"):
         settled(store)
-    assert store._lifecycle.complete is not None
+    assert inspect.served(store) is not None
     assert not served(store)
     return store, outside
 

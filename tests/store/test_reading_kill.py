@@ -7,6 +7,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
 from tests.dying import died
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand
 from tests.store.test_bins import MUCH, SCHEMA, batch
 
@@ -47,6 +48,6 @@ def test_a_store_that_was_killed_goes_on(point: str, stand: Stand) -> None:
     assert counted == sum(rows for _, rows in PLAN)
     assert store.snapshot().featurize_one({"a": 1, "x": 3.0}).shape == (4,)
     names = {table.name for table in store.status().tables}
-    bins = store._lifecycle.readings.of("bins")
+    bins = inspect.readings(store).of("bins")
     assert bins
     assert names & {f"x@{window}" for window in bins} or "x" in names

@@ -17,21 +17,10 @@ from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
 from pyramidion.rebuilding import Rebuild
 from pyramidion.storage.table_files import TableFiles
+from tests.store import inspect
 from tests.store import test_bins as bins
-from tests.store.stores import (
-    DAY,
-    Stand,
-    born,
-    cells,
-    exact,
-    noise,
-    observed,
-    rows,
-    same,
-    sealed,
-    settled,
-    states,
-)
+from tests.store.inspect import born, sealed, settled
+from tests.store.stores import DAY, Stand, cells, exact, noise, observed, rows, same, states
 from tests.store.test_spending import committed
 from tests.store.test_tampering import complete, file_of, flip, tamper, three
 
@@ -109,7 +98,7 @@ def test_where_complete_tables_lack_a_window_it_is_in_them_again(stand: Stand) -
         flip(path)
     store = stand.open()
     store.rebuild(2, why=WHY)
-    assert store._lifecycle.lacking == set()
+    assert inspect.lacking(store) == set()
     assert same(complete(store), all_)
     assert store.verify() == []
 
@@ -120,7 +109,7 @@ def test_one_rebuilt_while_another_is_damaged_leaves_that_one_out(stand: Stand) 
     for window in (1, 3):
         flip(file_of(store, "sealed", window))
     store.rebuild(1, why=WHY)
-    assert store._lifecycle.lacking == {3}
+    assert inspect.lacking(store) == {3}
     assert store.snapshot().rows == 60
     store.rebuild(3, why=WHY)
     assert same(complete(store), all_)
@@ -213,9 +202,7 @@ def test_noise_is_that_of_what_was_charged_divided_as_at_birth(
 ) -> None:
     store = reserving(stand, delta=delta, shares={"a": 3})
     first = {table.name: table for table in sealed(store, 2).layout.tables}
-    paid = {
-        ln.purpose: ln.amount for ln in store._lifecycle.catalogue.lines(2) if ln.kind == "table"
-    }
+    paid = {ln.purpose: ln.amount for ln in inspect.catalogue(store).lines(2) if ln.kind == "table"}
     store.rebuild(2, why=WHY, share=share)
     ((_, amount, _),) = spends(store, 2)
     scale = sum(paid.values()) / amount
@@ -231,7 +218,7 @@ def test_noise_is_that_of_what_was_charged_divided_as_at_birth(
 
 
 def test_tables_born_again_have_nothing_of_the_first_birth(stand: Stand) -> None:
-    first = stand.create(delta=0.0)._lifecycle.birth(1)
+    first = inspect.birth(stand.create(delta=0.0), 1)
     before = first.layout, first.noises, first.variances
     again = first.again({"a": Fraction(1, 10), "": Fraction(1, 100)})
     assert list(again.layout.index) == ["", "a"]
@@ -262,7 +249,7 @@ def test_counts_are_within_the_larger_noise_and_the_noise_is_new(
 def test_complete_tables_know_the_noise_they_have_then(stand: Stand) -> None:
     store = reserving(stand)
     store.rebuild(2, why=WHY)
-    for number, table in enumerate(store._lifecycle.complete.layout.tables):
+    for number, table in enumerate(inspect.served(store).layout.tables):
         each = [sealed(store, window).layout.tables[number].variance for window in (1, 2, 3)]
         assert table.variance == pytest.approx(sum(each))
         assert table.windows == 3
@@ -376,7 +363,7 @@ def test_only_sealed_windows_are_rebuilt(stand: Stand) -> None:
 
 def test_hot_rows_that_cannot_be_read_cost_nothing(stand: Stand) -> None:
     store = reserving(stand)
-    flip(store.path / "hot" / store._lifecycle.hot.steps[1].file)
+    flip(store.path / "hot" / inspect.hot(store).steps[1].file)
     before = unchanged(store, stand)
     with pytest.raises(Exception, match=r"\.rows is damaged"):
         store.rebuild(2, why=WHY)

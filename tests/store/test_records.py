@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pyramidion import Categorical, Continuous, Label, Schema, Settings, records
 from pyramidion.errors import FormatError
 from pyramidion.observations import Door
-from tests.store.stores import START, Stand, cells, exact, populating, same
+from tests.store.inspect import populating
+from tests.store.stores import START, Stand, cells, exact, same
 
 SCHEMA = Schema(time="t", label=Label("y", classes=[0, 1]), features=[Categorical("a")])
 DOOR = Door(SCHEMA, Settings(epsilon=1.0), b"a secret of the stream")

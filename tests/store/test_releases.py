@@ -20,10 +20,12 @@ from pyramidion.hot_rows import HotRows
 from pyramidion.privacy.birth import Birth
 from pyramidion.storage.keys import FileHolder
 from tests.dying import died
+from tests.store import inspect
 from tests.store import test_bins as bins
 from tests.store import test_selection as selection
 from tests.store import test_weights as weights
-from tests.store.stores import DAY, SCHEMA, START, Stand, failing_once, observed, rows, settled
+from tests.store.inspect import settled
+from tests.store.stores import DAY, SCHEMA, START, Stand, failing_once, observed, rows
 from tests.store.test_bulk import HISTORY, counted
 from tests.store.test_trees import TREE
 
@@ -131,7 +133,7 @@ def held(stand: Stand) -> set[str]:
 
 def released(store: Pyramid) -> tuple[int, int, int]:
     """How often reserves were spent, how many windows are sealed, how much was read from them."""
-    catalogue = store._lifecycle.catalogue
+    catalogue = inspect.catalogue(store)
     return (
         catalogue.one("SELECT count(*) FROM ledger WHERE kind = 'spend'"),
         catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'"),
@@ -141,7 +143,7 @@ def released(store: Pyramid) -> tuple[int, int, int]:
 
 def charges(store: Pyramid) -> int:
     """How many lines the ledger has."""
-    return len(store._lifecycle.catalogue.lines())
+    return len(inspect.catalogue(store).lines())
 
 
 def copied(stand: Stand) -> Path:
@@ -236,12 +238,12 @@ def test_only_erasures_are_recorded_as_deletions(kind: Kind, stand: Stand) -> No
 def test_the_data_keys_are_the_same_after_a_renewal(kind: Kind, stand: Stand) -> None:
     store = kind.prepared(stand)
     query = "SELECT id FROM keys WHERE purpose NOT LIKE 'pin of %'"
-    old = {row["id"] for row in store._lifecycle.catalogue.all(query)}
-    kept = {number: store._lifecycle.keys.get(number) for number in old}
+    old = {row["id"] for row in inspect.catalogue(store).all(query)}
+    kept = {number: inspect.keys(store).get(number) for number in old}
     kind.release(stand, store)
-    found = {row["id"] for row in store._lifecycle.catalogue.all(query)}
+    found = {row["id"] for row in inspect.catalogue(store).all(query)}
     assert kind.erases or old <= found
-    assert all(store._lifecycle.keys.get(number) == kept[number] for number in old & found)
+    assert all(inspect.keys(store).get(number) == kept[number] for number in old & found)
 
 
 # --- an older key that cannot be destroyed ----------------------------------------------------
@@ -260,7 +262,7 @@ def test_nothing_is_read_or_lost_where_an_older_key_cannot_be_destroyed(
     with suppress(StorageError):  # a reading that fails stops no new window
         kind.release(stand, store)
     assert read == []
-    assert not store._lifecycle.readings.of("selection")
+    assert not inspect.readings(store).of("selection")
     report = {w.number: w.spent for w in store.ledger.report().windows}
     assert {number: report[number] for number in spent} == spent
 
@@ -274,7 +276,7 @@ def test_nothing_is_read_where_another_copy_renewed_its_key_at_the_same_time(
     before, real = released(store), FileHolder.drop
 
     def dropped(self: FileHolder, names: Any) -> None:
-        real(self, [*names, store._lifecycle.catalogue.about("store_key")])
+        real(self, [*names, inspect.catalogue(store).about("store_key")])
         self.add("another.key", bytes(32))
 
     monkeypatch.setattr(FileHolder, "drop", dropped)
@@ -288,7 +290,7 @@ def test_a_key_that_another_copy_adds_meanwhile_is_destroyed(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = KINDS["selection"].prepared(stand)
-    late, real = [f"{store._lifecycle.catalogue.about('store')}.late"], FileHolder.drop
+    late, real = [f"{inspect.catalogue(store).about('store')}.late"], FileHolder.drop
 
     def dropped(self: FileHolder, names: Any) -> None:
         while late:
@@ -297,7 +299,7 @@ def test_a_key_that_another_copy_adds_meanwhile_is_destroyed(
 
     monkeypatch.setattr(FileHolder, "drop", dropped)
     store.select_groups()
-    assert held(stand) == {store._lifecycle.catalogue.about("store_key")}
+    assert held(stand) == {inspect.catalogue(store).about("store_key")}
 
 
 def test_a_holder_that_destroys_nothing_is_named(

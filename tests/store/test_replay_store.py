@@ -16,6 +16,8 @@ from pyramidion import Pyramid
 from pyramidion.errors import ObservationError
 from pyramidion.files import DataFile
 from pyramidion.replay import Replay, in_order
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -25,10 +27,8 @@ from tests.store.stores import (
     cells,
     exact,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
     tiny,
     unpin,
@@ -87,7 +87,7 @@ def test_what_is_hot_at_the_end_is_what_would_be_had_it_come_row_by_row(
     list(store.replay(of(tmp_path, table)))
     last = (table["t"].to_numpy()[-1] - START) / DAY
     first = np.floor(last) - 2  # three days, in steps of one
-    kept = pa.concat_tables([hot for _, hot, _ in store._lifecycle.hot.batches()])
+    kept = pa.concat_tables([hot for _, hot, _ in inspect.hot(store).batches()])
     assert sorted(kept["t"].to_pylist()) == between(table, first, 99)["t"].to_pylist()
     assert store.status().hot_steps == 3
 
@@ -144,7 +144,7 @@ def test_the_clock_follows_the_rows_and_old_windows_retire_on_the_way(
     list(store.replay(of(tmp_path, history())))
     assert [state for state, _ in states(store).values()][:2] == ["erased"] * 2
     assert store.status().at / 1e6 == pytest.approx(START + LENGTH * DAY, abs=DAY)
-    assert store._lifecycle.catalogue.one("SELECT count(*) FROM keys WHERE purpose='hot step'") == 3
+    assert inspect.catalogue(store).one("SELECT count(*) FROM keys WHERE purpose='hot step'") == 3
 
 
 def test_rows_may_go_on_after_a_replay(past: Stand, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rows_from_the_future_are_refused_and_do_not_move_the_clock(
         list(store.replay(of(tmp_path, table)))
     receipts = list(store.replay(of(tmp_path, table), errors="skip"))
     assert sum(receipt.refused for receipt in receipts) == 1
-    assert int(store._lifecycle.catalogue.about("clock")) <= past.clock.now * 1e6
+    assert int(inspect.catalogue(store).about("clock")) <= past.clock.now * 1e6
 
 
 def test_a_history_longer_ago_than_the_clock_still_rolls(stand: Stand, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_equal_histories_give_equal_fingerprints_and_no_names_in_the_store(
 ) -> None:
     store = past.create()
     list(store.replay(of(tmp_path, history(50))))
-    ((key,),) = store._lifecycle.catalogue.all("SELECT input FROM imports")
+    ((key,),) = inspect.catalogue(store).all("SELECT input FROM imports")
     assert key != of(tmp_path, history(50)).fingerprint[: len(key)]
     past.close()
     assert b"part-0" not in (past.path / "catalogue.db").read_bytes()
@@ -220,7 +220,7 @@ def test_imports_that_were_known_by_the_secret_alone_are_known_still(
     stand.clock.now = START + LENGTH * DAY
     store = stand.create()
     assert sum(receipt.accepted for receipt in store.replay(of(tmp_path, table))) == 300
-    catalogue, secret = store._lifecycle.catalogue, store._lifecycle.secret
+    catalogue, secret = inspect.catalogue(store), inspect.secret(store)
     former = blake2b(of(tmp_path, table).fingerprint, key=secret, digest_size=16).digest()
     catalogue.run("UPDATE imports SET input = ?", former)
     catalogue.run("DELETE FROM keys WHERE id = ?", int(catalogue.about("names")))
@@ -229,7 +229,7 @@ def test_imports_that_were_known_by_the_secret_alone_are_known_still(
     unpin(stand.path, stand.key)
     store = stand.open()
     assert store.replayed(of(tmp_path, table)) == 300
-    assert store._lifecycle.catalogue.one("SELECT input FROM imports") != former
+    assert inspect.catalogue(store).one("SELECT input FROM imports") != former
 
 
 def test_the_secret_does_not_confirm_what_was_imported(stand: Stand, tmp_path: Path) -> None:
@@ -237,6 +237,6 @@ def test_the_secret_does_not_confirm_what_was_imported(stand: Stand, tmp_path: P
     stand.clock.now = START + LENGTH * DAY
     store = stand.create()
     list(store.replay(of(tmp_path, table)))
-    found = store._lifecycle.catalogue.one("SELECT input FROM imports")
-    secret, fingerprint = store._lifecycle.secret, of(tmp_path, table).fingerprint
+    found = inspect.catalogue(store).one("SELECT input FROM imports")
+    secret, fingerprint = inspect.secret(store), of(tmp_path, table).fingerprint
     assert found != blake2b(fingerprint, key=secret, digest_size=16).digest()

@@ -19,24 +19,22 @@ from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.intrusion import Reseed
 from pyramidion.storage.keys import FileHolder
 from pyramidion.storage.table_files import TableFiles
+from tests.store import inspect
 from tests.store.archive import Archive, keys_in, loot, watched
+from tests.store.inspect import born, populating, sealed, settled
 from tests.store.stores import (
     DAY,
     HOUR,
     START,
     TIMELESS,
     Stand,
-    born,
     cells,
     exact,
     failing_once,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
-    settled,
     states,
 )
 from tests.waiting import PATIENCE
@@ -79,8 +77,8 @@ def test_every_row_is_in_exactly_one_table_set(stand: Stand) -> None:
         observed(store, batch)
     stand.clock.pass_(10 * DAY)
     store.advance()
-    assert [store._lifecycle.tables.sealed(n).rows for n in (1, 2, 3)] == [20, 20, 20]
-    complete = store._lifecycle.complete
+    assert [inspect.sealed(store, n).rows for n in (1, 2, 3)] == [20, 20, 20]
+    complete = inspect.served(store)
     assert same(cells(complete), exact(store, complete, batches))
 
 
@@ -149,7 +147,8 @@ def test_a_window_that_is_over_is_not_opened_again_by_who_was_slow(stand: Stand)
     stand.clock.pass_(10 * DAY)
     done = store.reseed(why=WHY)
     assert done == Reseed(sealed=(1,), dropped=(), opened=2)
-    assert store._lifecycle.windows.passed == store._lifecycle.windows.slots.at(int(START * 1e6))
+    windows = inspect.parts(store).lifecycle.windows
+    assert windows.passed == windows.slots.at(int(START * 1e6))
 
 
 def test_what_is_sealed_is_served_and_old_snapshots_go_on(stand: Stand) -> None:
@@ -254,7 +253,7 @@ def test_nothing_written_later_opens_with_a_key_from_before(stand: Stand) -> Non
     archive = Archive(stand.folder)
     with watched(archive):
         observed(store, rows(7, seed=1), key="second")
-        store._lifecycle.checkpoint(*store._lifecycle.populating.values())
+        inspect.parts(store).lifecycle.checkpoint(*inspect.windows(store).values())
     found = loot(archive, old)
     assert set(found.batches) == {1}  # the copy that was stolen, and what it was of
     assert found.known == {1}
@@ -306,10 +305,10 @@ def test_rows_that_come_meanwhile_are_counted_once(stand: Stand) -> None:
     store.advance()
     assert sum(window.rows for window in store.status().windows) == 600
     assert any(each.sealed for each in done)
-    complete = store._lifecycle.complete
+    complete = inspect.served(store)
     assert same(cells(complete), exact(store, complete, batches))
     store = stand.reopen()
-    assert same(cells(store._lifecycle.complete), cells(complete))
+    assert same(cells(inspect.served(store)), cells(complete))
 
 
 @pytest.mark.parametrize("write", [1, 2])
@@ -359,7 +358,7 @@ def test_a_hot_step_that_is_closed_stays_so(stand: Stand) -> None:
     assert slot < -(1 << 60)
     store = stand.reopen()
     observed(store, rows(5, seed=1))
-    assert [step.rows for step in store._lifecycle.hot.steps] == [20, 5]
+    assert [step.rows for step in inspect.hot(store).steps] == [20, 5]
     stand.clock.pass_(3 * DAY)
     assert store.advance().rows_erased == 25
 
@@ -370,4 +369,4 @@ def test_a_step_that_was_closed_stays_closed_when_a_feature_is_withdrawn(stand: 
     store.reseed(why="a test")
     store.withdraw("b", why="a test")
     observed(store, rows(5, stand.clock.now, seed=1))
-    assert len(store._lifecycle.hot.steps) == 2
+    assert len(inspect.hot(store).steps) == 2

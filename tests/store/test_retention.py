@@ -12,6 +12,8 @@ from pyramidion import Pyramid
 from pyramidion.errors import StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.pins import FACTS
+from tests.store import inspect
+from tests.store.inspect import sealed
 from tests.store.stores import (
     DAY,
     START,
@@ -23,7 +25,6 @@ from tests.store.stores import (
     observed,
     rows,
     same,
-    sealed,
     states,
 )
 
@@ -51,12 +52,12 @@ def test_complete_tables_are_the_sum_of_the_windows_that_are_left(stand: Stand) 
     store = filled(stand, 5)
     assert states(store)[1][0] == "erased"
     parts = [cells(sealed(store, number)) for number in (2, 3, 4, 5)]
-    complete = store._lifecycle.complete
+    complete = inspect.served(store)
     for name, found in cells(complete).items():
         assert (found == sum(part[name] for part in parts)).all()
     assert complete.rows == sum(20 + number for number in (1, 2, 3, 4))
     assert {table.windows for table in complete.layout.tables} == {4}
-    assert same(cells(stand.reopen()._lifecycle.complete), cells(complete))
+    assert same(cells(inspect.served(stand.reopen())), cells(complete))
 
 
 def test_the_windows_that_are_left_keep_their_noise(stand: Stand) -> None:
@@ -93,7 +94,7 @@ def test_an_expired_snapshot_lets_go_of_its_tables(stand: Stand) -> None:
 
 def test_its_files_and_keys_are_gone_and_a_record_stays(stand: Stand) -> None:
     store = filled(stand, 4)
-    catalogue = store._lifecycle.catalogue
+    catalogue = inspect.catalogue(store)
     query = "SELECT file, key FROM arenas WHERE window = 1"
     ((file, key),) = catalogue.all(query)
     stand.clock.pass_(10 * DAY)
@@ -113,7 +114,7 @@ def test_several_windows_leave_at_once_after_a_long_pause(stand: Stand) -> None:
     store = stand.open()
     found = states(store)
     assert [found[number][0] for number in (1, 2, 3, 4)] == ["erased", "erased", "erased", "sealed"]
-    assert same(cells(store._lifecycle.complete), cells(sealed(store, 4)))
+    assert same(cells(inspect.served(store)), cells(sealed(store, 4)))
 
 
 def test_when_all_have_left_nothing_is_served_until_a_new_one_is_sealed(stand: Stand) -> None:
@@ -147,7 +148,7 @@ def test_sealing_and_retiring_may_fall_on_the_same_day(stand: Stand) -> None:
     assert [state for state, _ in states(store).values()] == ["erased"] * 3 + ["sealed"]
     stand.clock.pass_(DAY)
     store.advance()
-    assert store._lifecycle.complete is None
+    assert inspect.served(store) is None
 
 
 def test_a_window_that_was_sealed_after_its_retention_is_retired_at_once(stand: Stand) -> None:
@@ -156,7 +157,7 @@ def test_a_window_that_was_sealed_after_its_retention_is_retired_at_once(stand: 
     stand.clock.pass_(60 * DAY)
     done = store.advance()
     assert (done.sealed, done.retired) == ([1], [1])
-    assert store._lifecycle.complete is None
+    assert inspect.served(store) is None
 
 
 def test_windows_by_rows_are_kept_from_their_first_row(stand: Stand) -> None:
@@ -200,7 +201,7 @@ def test_an_erasure_that_could_not_be_finished_is_finished_by_the_next_advance(
     store.advance()
     assert stand.key.read_text().count(":") == 1
     assert store.status().deletions[-1].done is not None
-    known = store._lifecycle.catalogue.all("SELECT file FROM arenas")
+    known = inspect.catalogue(store).all("SELECT file FROM arenas")
     assert stand.files("tables") == {row["file"] for row in known}
     assert states(store)[1][0] == "erased"
 
@@ -212,5 +213,5 @@ def test_nothing_is_kept_of_a_store_that_nobody_wrote_to_for_long(stand: Stand) 
     store = stand.open()
     assert not stand.files("hot")
     assert not stand.files("tables")
-    purposes = {row[0] for row in store._lifecycle.catalogue.all("SELECT purpose FROM keys")}
+    purposes = {row[0] for row in inspect.catalogue(store).all("SELECT purpose FROM keys")}
     assert purposes == {"secret", "names", *(f"pin of {name}" for name in FACTS)}

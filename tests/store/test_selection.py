@@ -22,7 +22,9 @@ from pyramidion.privacy.selection import select
 from pyramidion.storage.catalogue import FORGOTTEN
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.trials import drop_failed
-from tests.store.stores import DAY, START, Stand, cells, observed, populating, sealed
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
+from tests.store.stores import DAY, START, Stand, cells, observed
 
 NAMES = ("a", "b", "c", "d")
 SCHEMA = Schema(
@@ -183,7 +185,7 @@ def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noi
     at(stand, store, 1)
     observed(store, of_people(8000, 1))
     assert store.select_groups().groups == ("b,d",)
-    assert hidden == [2 * store._lifecycle.hidden]
+    assert hidden == [2 * inspect.parts(store).people.hidden]
 
 
 @pytest.mark.slow
@@ -302,7 +304,7 @@ def test_with_people_all_rows_of_one_are_hidden_in_all_windows_that_are_read(
         rows = batch(50, day)
         observed(store, rows.append_column("who", pa.array(range(50))))
     assert store.select_groups().windows == (1, 2)
-    assert hidden == [2 * store._lifecycle.hidden]
+    assert hidden == [2 * inspect.parts(store).people.hidden]
 
 
 # --- what is chosen is counted, apart -----------------------------------------------------------
@@ -435,7 +437,7 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     assert (group.name, group.state, group.windows) == (name, "dropped", 2)
     assert (group.gain, group.error) == (None, None)  # the windows they are of may go earlier
     assert group.why == "its tables told too little in 2 windows"
-    assert store._lifecycle.births.dropped == {name: [0.0, 0.0, 2.0]}
+    assert inspect.parts(store).lifecycle.births.dropped == {name: [0.0, 0.0, 2.0]}
     assert store.schema.groups == ()
     assert name not in cells(sealed(store, 2))
     assert name not in cells(populating(store))
@@ -495,7 +497,7 @@ def test_a_group_is_not_judged_by_tables_that_are_not_served_yet(stand: Stand) -
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1, strength=0.0)
     (name,) = store.select_groups().groups
     fed(stand, store, 11, 21, strength=0.0)
-    lifecycle = store._lifecycle
+    lifecycle = inspect.parts(store).lifecycle
     assert store.groups()[0].windows == 1
     lifecycle.published = False
     (group,) = store.groups()
@@ -557,7 +559,7 @@ def test_what_was_chosen_is_known_after_a_restart_and_goes_with_the_window_it_is
     at(stand, store, 41)  # the first window is past its time
     assert store.groups() == []
     assert store.schema.groups == ()
-    assert store._lifecycle.readings.of("selection") == {}
+    assert inspect.readings(store).of("selection") == {}
     assert "b,d" not in cells(sealed(store, 2))
     assert stand.reopen().schema.groups == ()
 
@@ -622,7 +624,7 @@ def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
     with monkeypatch.context() as patched:
         patched.setattr("pyramidion.lifecycle.reach", charged)
         with pytest.raises(StateError, match="as if killed"):
-            store._lifecycle.open(1, int(stand.clock.now * 1e6))
+            inspect.parts(store).lifecycle.open(1, int(stand.clock.now * 1e6))
     before = totals(store)
     assert "b,d" in tables(store)[2]
     store = stand.reopen()

@@ -7,6 +7,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
 from tests.dying import died
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, cells
 from tests.store.test_selection import MUCH, SCHEMA, batch, spends
 
@@ -49,6 +50,6 @@ def test_a_store_that_was_killed_goes_on_and_no_window_pays_twice(point: str, st
     groups = {group.name: group.state for group in store.groups()}
     assert names == {name for name, state in groups.items() if state != "dropped"}
     assert len(groups) == 2
-    for window in store._lifecycle.populating.values():
+    for window in inspect.windows(store).values():
         assert not set(cells(window.arena)) & (set(groups) - names)
     assert store.snapshot().featurize_one(dict.fromkeys(SCHEMA.feature_names, 1)).size

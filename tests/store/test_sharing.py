@@ -24,6 +24,7 @@ from pyramidion.sharing import AGAIN, LOOK
 from pyramidion.storage.shared import SharedTables
 from pyramidion.storage.tables import FileTables, TableStore
 from tests.redis_servers import RedisServer, needed
+from tests.store import inspect
 from tests.store.stores import DAY, SECOND, START, Stand, failing_once, observed, rows
 from tests.waiting import PATIENCE
 
@@ -122,7 +123,7 @@ def test_nothing_populating_is_there(stand: Stand, shared: Pyramid) -> None:
     """The catalogue knows which file each set was made of: complete tables, always."""
     observed(shared, rows(50, stand.clock.now))
     shared.advance()
-    found = shared._lifecycle.catalogue.all(
+    found = inspect.catalogue(shared).all(
         "SELECT kind FROM shared JOIN arenas ON arenas.file = shared.file"
     )
     assert [row["kind"] for row in found] == ["complete"]
@@ -143,7 +144,7 @@ def test_a_store_that_shares_nothing_has_no_card(stand: Stand) -> None:
 
 
 def keys_of(store: Pyramid) -> list[int]:
-    found = store._lifecycle.catalogue.all("SELECT id FROM keys WHERE purpose = 'shared tables'")
+    found = inspect.catalogue(store).all("SELECT id FROM keys WHERE purpose = 'shared tables'")
     return [row["id"] for row in found]
 
 
@@ -205,7 +206,7 @@ def test_the_key_dies_in_the_same_transaction_as_the_tables(
 ) -> None:
     """Though nobody gets to publish or to delete anything after it."""
     (key,) = keys_of(shared)
-    monkeypatch.setattr(shared._sharing, "advance", lambda _: None)
+    monkeypatch.setattr(inspect.parts(shared).sharing, "advance", lambda _: None)
     rolled(stand, shared)
     assert key not in keys_of(shared)
     assert len(names(stand)) == 1  # the chunks, which nothing opens any more
@@ -297,7 +298,7 @@ def test_a_restored_backup_goes_on_sharing(stand: Stand, shared: Pyramid) -> Non
 
 def test_what_a_crash_left_before_it_was_written_down_goes(stand: Stand, shared: Pyramid) -> None:
     before = names(stand)
-    owner = shared._sharing._owner
+    owner = inspect.parts(shared).sharing._owner
     FileTables(stand.folder / "shared").publish(shared.snapshot()._arena, owner=owner)
     FileTables(stand.folder / "shared").publish(shared.snapshot()._arena, owner="theirs")
     stand.clock.pass_(LOOK / SECOND)
@@ -312,7 +313,7 @@ def test_a_full_disk_while_it_is_written_down_leaves_no_key_behind(
 ) -> None:
     from pyramidion.errors import StorageError
 
-    failing_once(monkeypatch, shared._sharing, "_publish", StorageError("full"))
+    failing_once(monkeypatch, inspect.parts(shared).sharing, "_publish", StorageError("full"))
     rolled(stand, shared)
     told = shared.status().shared
     assert told is not None
@@ -337,7 +338,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 def waits_for_redis(store: Pyramid, seconds: float) -> None:
     """How long a store waits for an answer, from now on."""
-    tables: Any = store._sharing._tables
+    tables: Any = inspect.parts(store).sharing._tables
     pool = tables._redis().connection_pool
     pool.connection_kwargs["socket_timeout"] = seconds
     pool.disconnect()

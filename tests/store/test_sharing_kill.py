@@ -6,6 +6,7 @@ import pytest
 
 from pyramidion.errors import ExpiredError
 from tests.dying import died
+from tests.store import inspect
 from tests.store.stores import DAY, SECOND, START, Stand
 from tests.store.test_sharing import card, keys_of, names, reader, rolled, same, url
 
@@ -41,7 +42,7 @@ def test_killed_at_any_point_one_set_is_shared_and_its_key_alone_is_left(
     assert not before & names(stand)
     with pytest.raises(ExpiredError):
         reader(stand, old).snapshot()
-    served = store._serving.current
+    served = inspect.parts(store).serving.current
     assert len(names(stand)) == len(keys_of(store)) == (0 if served is None else 1)
     if served is not None:
         assert same(reader(stand, card(store)).snapshot(), served)

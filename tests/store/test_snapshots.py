@@ -9,7 +9,8 @@ import pytest
 
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import StateError
-from tests.store.stores import DAY, Stand, cells, exact, observed, rows, sealed, settled
+from tests.store.inspect import sealed, settled
+from tests.store.stores import DAY, Stand, cells, exact, observed, rows
 
 
 def rolled(stand: Stand, store, windows: int = 1):

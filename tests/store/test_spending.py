@@ -12,18 +12,8 @@ from pyramidion.errors import PrivacyError, StateError, StorageError
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
 from pyramidion.storage.table_files import TableFiles
-from tests.store.stores import (
-    DAY,
-    Stand,
-    cells,
-    exact,
-    failing_once,
-    observed,
-    populating,
-    rows,
-    same,
-    states,
-)
+from tests.store.inspect import populating
+from tests.store.stores import DAY, Stand, cells, exact, failing_once, observed, rows, same, states
 
 
 def charged(store: Any) -> dict[int, set[tuple[str, str]]]:

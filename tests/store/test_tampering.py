@@ -13,16 +13,9 @@ from pyramidion.counts.arena import Arena
 from pyramidion.errors import KeyHolderError, StateError, StorageError
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.tampering import NOT_THE_SUM
-from tests.store.stores import (
-    DAY,
-    Stand,
-    cells,
-    observed,
-    rows,
-    same,
-    sealed,
-    states,
-)
+from tests.store import inspect
+from tests.store.inspect import sealed
+from tests.store.stores import DAY, Stand, cells, observed, rows, same, states
 
 
 def three(stand: Stand, **settings: Any) -> Pyramid:
@@ -37,7 +30,7 @@ def three(stand: Stand, **settings: Any) -> Pyramid:
 
 
 def file_of(store: Pyramid, kind: str, window: int | None = None) -> Path:
-    (row,) = (r for r in store._lifecycle.tables.current(kind) if r["window"] == window)
+    (row,) = (r for r in inspect.table_files(store).current(kind) if r["window"] == window)
     return store.path / "tables" / row["file"]
 
 
@@ -49,7 +42,7 @@ def flip(path: Path) -> None:
 
 def tamper(store: Pyramid, kind: str, window: int | None = None) -> None:
     """Change tables as somebody would who has the keys: the file authenticates."""
-    tables = store._lifecycle.tables
+    tables = inspect.table_files(store)
     (row,) = (r for r in tables.current(kind) if r["window"] == window)
     old = tables.of(row)
     arena = Arena(old.layout, old.max_rows)
@@ -59,14 +52,14 @@ def tamper(store: Pyramid, kind: str, window: int | None = None) -> None:
     arena.seal()
     with (
         tables.write(arena, kind, window) as add,
-        store._lifecycle.catalogue.transaction(),
+        inspect.catalogue(store).transaction(),
     ):
         tables.supersede(kind, window)
         add()
 
 
 def complete(store: Pyramid) -> Any:
-    return cells(store._lifecycle.complete)
+    return cells(inspect.served(store))
 
 
 # --- verify ---------------------------------------------------------------------------------
@@ -90,7 +83,7 @@ def test_a_flipped_bit_is_found_in_tables(stand: Stand, kind: str, window: int |
 
 def test_a_flipped_bit_is_found_in_hot_rows(stand: Stand) -> None:
     store = three(stand)
-    flip(store.path / "hot" / store._lifecycle.hot.steps[1].file)
+    flip(store.path / "hot" / inspect.hot(store).steps[1].file)
     (found,) = store.verify()
     assert (found.kind, found.window) == ("hot", None)
     assert found.why.startswith("batch 2: ")
@@ -131,9 +124,9 @@ def test_complete_tables_that_cannot_be_read_are_summed_again_at_open(
     before, path, spent = complete(store), file_of(store, "complete"), store.ledger.report()
     if how == "another key":
         query = "UPDATE keys SET wrapped = zeroblob(length(wrapped)) WHERE purpose = 'complete'"
-        store._lifecycle.catalogue.run(query)
+        inspect.catalogue(store).run(query)
     if how == "other windows":
-        store._lifecycle.catalogue.run("UPDATE arenas SET kind = 'x' WHERE kind = 'complete'")
+        inspect.catalogue(store).run("UPDATE arenas SET kind = 'x' WHERE kind = 'complete'")
     stand.close()
     if how == "flipped":
         flip(path)
@@ -151,7 +144,7 @@ def test_complete_tables_that_cannot_be_read_are_summed_again_at_open(
 def test_a_window_that_was_retired_before_a_crash_is_not_summed_again(stand: Stand) -> None:
     store = three(stand)
     rows = store.status().summarised_rows
-    catalogue = store._lifecycle.catalogue
+    catalogue = inspect.catalogue(store)
     first = catalogue.one("SELECT rows FROM windows WHERE number = 1")
     catalogue.run("UPDATE windows SET state = 'retired' WHERE number = 1")
     flip(file_of(store, "complete"))
@@ -181,7 +174,7 @@ def both_damaged(stand: Stand, *windows: int) -> Pyramid:
 
 def test_where_both_are_damaged_the_other_windows_are_served(stand: Stand) -> None:
     store = both_damaged(stand, 2)
-    assert store._lifecycle.lacking == {2}
+    assert inspect.lacking(store) == {2}
     assert store.snapshot().rows == 60
     assert store.snapshot().guarantee.windows == 2
     assert store.training_set().guarantee.level == "P1"
@@ -189,13 +182,13 @@ def test_where_both_are_damaged_the_other_windows_are_served(stand: Stand) -> No
     store.advance()
     assert store.snapshot().rows == 90
     store = stand.reopen()
-    assert (store.snapshot().rows, store._lifecycle.lacking) == (90, {2})
+    assert (store.snapshot().rows, inspect.lacking(store)) == (90, {2})
     assert [(each.kind, each.window) for each in store.verify()] == [("sealed", 2)]
 
 
 def test_hot_rows_of_a_window_that_is_lacking_are_not_taken_off_for_training(stand: Stand) -> None:
     store = both_damaged(stand, 2)
-    counted = store._serving._counted(lambda _: True)
+    counted = inspect.parts(store).serving._counted(lambda _: True)
     assert set(counted.tables) == {1, 3}
     assert counted.hidden == 60
 
@@ -204,11 +197,11 @@ def test_a_window_that_is_lacking_retires_on_time(stand: Stand) -> None:
     store = both_damaged(stand, 1, 3)
     stand.clock.pass_(20 * DAY)
     assert store.advance().retired == [1]
-    assert store._lifecycle.lacking == {3}
+    assert inspect.lacking(store) == {3}
     assert store.snapshot().rows == 60
     stand.clock.pass_(30 * DAY)
     assert store.advance().retired == [2, 3, 4]
-    assert store._lifecycle.lacking == set()
+    assert inspect.lacking(store) == set()
     with pytest.raises(StateError, match="no window is sealed"):
         store.snapshot()
 
@@ -219,13 +212,13 @@ def test_damaged_windows_do_not_keep_others_beyond_their_time(stand: Stand) -> N
         flip(file_of(store, "sealed", window))
     stand.clock.pass_(20 * DAY)
     assert store.advance().retired == [1]
-    assert store._lifecycle.lacking == {2}
+    assert inspect.lacking(store) == {2}
     assert store.snapshot().rows == 60
 
 
 def test_a_store_of_which_nothing_sealed_is_left_opens(stand: Stand) -> None:
     store = both_damaged(stand, 1, 2, 3)
-    assert store._lifecycle.complete is None
+    assert inspect.served(store) is None
     assert store.status().guarantee is None
     stand.clock.pass_(10 * DAY)
     store.advance()

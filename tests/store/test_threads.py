@@ -22,7 +22,9 @@ from pyramidion.errors import StateError
 from pyramidion.privacy import birth
 from pyramidion.privacy.noise import Noise
 from pyramidion.threads import ASIDE, BEHIND, KEEPER, Aside, Threads
+from tests.store import inspect
 from tests.store.archive import on_reach
+from tests.store.inspect import populating, sealed
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -32,10 +34,8 @@ from tests.store.stores import (
     cells,
     exact,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
 )
 from tests.waiting import PATIENCE as LONG
@@ -263,7 +263,7 @@ def test_ctrl_c_while_observing_leaves_the_store_whole(stand: Stand, ctrl_c: Ctr
     observed(store, rows(1))
     for point in OBSERVING:
         assert ctrl_c.at({point}, lambda: store.observe(rows(20)))
-        store._threads.take(lambda: None)  # it goes on to its end
+        inspect.parts(store).threads.take(lambda: None)  # it goes on to its end
     observed(store, rows(1))
     assert store.status().hot_rows == populating(store).rows == 1 + 20 * len(OBSERVING) + 1
     before = cells(populating(store))
@@ -284,7 +284,7 @@ def test_ctrl_c_while_advancing_leaves_the_store_whole(stand: Stand, ctrl_c: Ctr
         observed(store, batches[-1])
         stand.clock.pass_(4 * DAY)
         points.discard(ctrl_c.at(points, store.advance) or "")
-        store._threads.move(lambda: None)  # it goes on to its end
+        inspect.parts(store).threads.move(lambda: None)  # it goes on to its end
     store = stand.reopen()
     found = states(store)
     assert sum(rows for _, rows in found.values()) == 20 * len(batches)

@@ -15,7 +15,9 @@ from pyramidion.errors import ExpiredError
 from pyramidion.files import DataFile
 from pyramidion.replay import Replay, in_order
 from pyramidion.schedule import Due
-from tests.store.stores import DAY, SCHEMA, SECOND, START, TIMELESS, Stand, observed, rows, settled
+from tests.store import inspect
+from tests.store.inspect import settled
+from tests.store.stores import DAY, SCHEMA, SECOND, START, TIMELESS, Stand, observed, rows
 
 TODAY = START + 4_000 * DAY
 HISTORY = rows(500, START + np.arange(500) * DAY / 20)  # 25 days: 2 windows sealed, 60 rows hot
@@ -100,7 +102,7 @@ def test_given_clock_is_trusted_after_an_import(stand: Stand, tmp_path: Path) ->
 
 
 def test_store_from_before_goes_by_the_system(today: Stand, imported: Pyramid) -> None:
-    imported._lifecycle.catalogue.run("DELETE FROM about WHERE name = 'clock_follows'")
+    inspect.catalogue(imported).run("DELETE FROM about WHERE name = 'clock_follows'")
     assert kept(today.reopen()) == (0, 0)
 
 

@@ -20,7 +20,8 @@ from pyramidion import Arrival, Pyramid, Schema, records
 from pyramidion.errors import ObservationError, PyramidionError, StateError, StorageError
 from pyramidion.idempotency import CONTENT
 from pyramidion.storage.hot import Receipt, Stored
-from tests.store import teaching
+from tests.store import inspect, teaching
+from tests.store.inspect import populating, sealed, settled
 from tests.store.peopling import EXACT, PEOPLE, a_stand, arenas, of
 from tests.store.stores import (
     DAY,
@@ -34,11 +35,8 @@ from tests.store.stores import (
     failing_once,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
-    settled,
     states,
 )
 from tests.vault import vaults
@@ -51,7 +49,7 @@ def each(batch: pa.Table) -> list[Arrival]:
 
 def kept(store: Pyramid) -> list[pa.Table]:
     """The batches that are hot."""
-    return [table for _, table, _ in store._lifecycle.hot.batches()]
+    return [table for _, table, _ in inspect.hot(store).batches()]
 
 
 def bad(size: int = 1) -> list[dict[str, Any]]:
@@ -143,14 +141,14 @@ def told(answers: Sequence[Receipt | PyramidionError]) -> list[Any]:
 def windows_of(store: Pyramid) -> dict[int, tuple[int, str, int]]:
     """Number, state and rows of windows with rows, by their slot: which is opened first differs."""
     query = "SELECT slot, number, state, rows FROM windows WHERE rows > 0"
-    return {slot: (*more,) for slot, *more in store._lifecycle.catalogue.all(query)}
+    return {slot: (*more,) for slot, *more in inspect.catalogue(store).all(query)}
 
 
 def hot(store: Pyramid) -> Counter[Any]:
     """The hot rows as they are counted: keys, label, weight, and the slot of each."""
-    lifecycle, found = store._lifecycle, Counter[Any]()
+    lifecycle, found = inspect.parts(store).lifecycle, Counter[Any]()
     slots = {number: slot for slot, (number, *_) in windows_of(store).items()}
-    for number, table, parts in lifecycle.hot.batches():
+    for number, table, parts in inspect.hot(store).batches():
         counted = lifecycle.recounted(number, records.batch_of(table))
         goes = [slots[window] for window, size in parts for _ in range(size)]
         weights = np.broadcast_to(counted.weights, len(counted))
@@ -198,7 +196,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def commits(store: Pyramid) -> list[str]:
     """Grows with each transaction."""
     seen: list[str] = []
-    store._lifecycle.catalogue._db.set_trace_callback(
+    inspect.catalogue(store)._db.set_trace_callback(
         lambda sql: seen.append(sql) if sql == "COMMIT" else None
     )
     return seen
@@ -344,7 +342,7 @@ def test_late_and_blanked_rows_are_told_to_who_sent_them(stand: Stand) -> None:
         Receipt(2, 0, 1, 1),
     ]
     assert len(kept(store)) == 1
-    stored = [s for step in store._lifecycle.hot.steps for s in step.batches]
+    stored = [s for step in inspect.hot(store).steps for s in step.batches]
     assert stored[0].receipt == Receipt(6, 0, 3, 2)
 
 
@@ -425,7 +423,7 @@ def test_content_is_no_hash_that_store_keys_open(stand: Stand) -> None:
     # is worth nothing without the sender's key.
     store = stand.create()
     store.observe_all([Arrival(rows(1), key, content=b"same") for key in ("one", "two")])
-    found = store._lifecycle.hot.steps[0].batches[0].contents
+    found = inspect.hot(store).steps[0].batches[0].contents
     assert found is not None
     assert len(found) == 2 * CONTENT
     assert found[:CONTENT] != found[CONTENT:]
@@ -435,10 +433,10 @@ def test_content_is_no_hash_that_store_keys_open(stand: Stand) -> None:
 def test_key_from_before_contents_were_bound_is_still_known(stand: Stand) -> None:
     store = stand.create()
     store.observe(rows(2), key="k")
-    for step in store._lifecycle.hot.steps:
+    for step in inspect.hot(store).steps:
         stored = [replace(batch, contents=None) for batch in step.batches]
         for each in stored:
-            store._lifecycle.catalogue.run(
+            inspect.catalogue(store).run(
                 "UPDATE batches SET sealed = ? WHERE number = ?", each.sealed(step.key), each.number
             )
     store = stand.reopen()
@@ -459,10 +457,10 @@ def test_keys_leave_with_their_rows_and_are_nowhere_in_clear(stand: Stand) -> No
     store.observe_all([Arrival([row], f"4711-{row['a']}") for row in rows(9).to_pylist()])
     for file in stand.folder.rglob("*"):
         assert file.is_dir() or b"4711-" not in file.read_bytes()
-    assert store._lifecycle.catalogue.one("SELECT count(*) FROM arrivals") > 1
+    assert inspect.catalogue(store).one("SELECT count(*) FROM arrivals") > 1
     stand.clock.pass_(4 * DAY)
     store.advance()
-    assert store._lifecycle.catalogue.one("SELECT count(*) FROM arrivals") == 0
+    assert inspect.catalogue(store).one("SELECT count(*) FROM arrivals") == 0
 
 
 def test_how_long_what_is_known_of_a_batch_is_does_not_tell_what_became_of_its_rows(
@@ -479,7 +477,7 @@ class Sealing:
     def __init__(self, stand: Stand) -> None:
         store = stand.create()
         store.observe(rows(1))
-        self.key = store._lifecycle.hot.steps[0].key
+        self.key = inspect.hot(store).steps[0].key
 
     def length(self, late: int, refused: int) -> int:
         each = np.array([[1, refused, late, 0]] * 40, dtype="<i8").tobytes()
@@ -502,7 +500,7 @@ def test_a_commit_that_fails_refuses_all_and_takes_all_counts_back(
     before = cells(populating(store))
     names = [of(["a", "b"]), of(["b", "c"], seed=1).to_pylist(), of(["d"], seed=2).to_pandas()]
     group = [*(Arrival(name, str(n)) for n, name in enumerate(names)), Arrival(7)]
-    place: Any = os if where == "fdatasync" else store._lifecycle.hot
+    place: Any = os if where == "fdatasync" else inspect.hot(store)
     problem = OSError(errno.ENOSPC, "full") if place is os else StorageError("a full disk")
     left = failing_once(monkeypatch, place, where, problem)
     answers = store.observe_all(group)
@@ -544,12 +542,13 @@ def test_the_schema_may_change_between_judging_and_placing(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stand.create()
-    lifecycle, real, calls = store._lifecycle, store._lifecycle.open, []
+    lifecycle, calls = inspect.parts(store).lifecycle, list[int]()
+    real = lifecycle.open
 
     def open_(slot: int, now: int) -> int:
         if not calls:
             calls.append(slot)
-            lifecycle.learn(lifecycle.schema.only(["a", "b"]))
+            lifecycle.learn(store.schema.only(["a", "b"]))
         return real(slot, now)
 
     monkeypatch.setattr(lifecycle, "open", open_)

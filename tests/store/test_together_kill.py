@@ -11,8 +11,10 @@ from pyramidion.errors import ObservationError
 from pyramidion.killpoints import arm
 from pyramidion.storage.hot import Receipt
 from tests.dying import died
+from tests.store import inspect
+from tests.store.inspect import populating
 from tests.store.peopling import PEOPLE, of
-from tests.store.stores import START, Stand, noise, populating, same
+from tests.store.stores import START, Stand, noise, same
 
 GIVEN = {"k": 2, "p_min": 0.5, "delta": 0.0}
 FIRST = of(list("ab"), START)
@@ -63,7 +65,7 @@ def test_all_arrivals_are_there_or_none_and_sent_again_each_counts_once(
     assert store.status().hot_rows == populating(store).rows == (9 if done else 2)
     assert same(noise(store, populating(store), counted), drawn)
     (file,) = stand.files("hot")
-    assert (stand.path / "hot" / file).stat().st_size == store._lifecycle.hot.steps[0].length
+    assert (stand.path / "hot" / file).stat().st_size == inspect.hot(store).steps[0].length
     for _ in range(2):
         one, bad, two, three = store.observe_all(group())
         assert [one, two, three] == RECEIPTS

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from pyramidion import Categorical, Label, Pyramid, Schema, StateError
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, observed, rows
 
 
@@ -35,7 +36,7 @@ def hot(sizes: list[int]) -> pa.Table:
 
 def by_hand(store: Pyramid, table: pa.Table, borders: list[int]) -> np.ndarray:
     """Each block by the snapshot less that block."""
-    snapshot, door, parts = store.snapshot(), store._lifecycle.door, []
+    snapshot, door, parts = store.snapshot(), inspect.door(store), []
     for low, high in pairwise(borders):
         block = door.observations(table.slice(low, high - low)).under(snapshot.encoder)
         parts.append(np.asarray(snapshot.without(block).array(block)))
@@ -71,7 +72,7 @@ def test_rows_that_come_later_are_featurized_too(stand: Stand) -> None:
     observed(store, later)
     X = np.concatenate([np.asarray(part) for part, _ in training.batches()])
     assert np.array_equal(X[:100], by_hand(store, hot([60, 40]), [0, 20, 40, 60, 80, 100]))
-    last = store._lifecycle.door.observations(hot([60, 40]).slice(80))
+    last = inspect.door(store).observations(hot([60, 40]).slice(80))
     snapshot = store.snapshot()
     less = snapshot.without(last.under(snapshot.encoder))
     assert np.array_equal(X[100:], less.array(later.select(["a", "b"])))

@@ -11,6 +11,7 @@ import pytest
 from pyramidion import Categorical, Label, Schema, SchemaError, StateError, TrainingSet
 from pyramidion.counts.arena import Arena
 from pyramidion.learn import reduced
+from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, START, Stand, cells, exact, observed, rows, same
 from tests.vault.vaults import refusing
 
@@ -46,7 +47,7 @@ def test_the_tables_of_a_training_set_hold_no_hot_row(stand: Stand) -> None:
 
 def test_under_noise_exactly_the_hot_rows_are_taken_off(stand: Stand) -> None:
     store, (_, sealed, _) = rolled(stand)
-    complete, raw = store._lifecycle.complete, off(store.training_set())
+    complete, raw = inspect.served(store), off(store.training_set())
     gone = exact(store, complete, [sealed])
     left = cells(raw)
     for name, found in cells(complete).items():
@@ -82,7 +83,7 @@ def test_rows_of_the_populating_window_are_not_taken_off(stand: Stand) -> None:
     store.advance()
     observed(store, rows(20, stand.clock.now, seed=3))
     raw = off(store.training_set())
-    assert same(cells(raw), cells(store._lifecycle.complete))
+    assert same(cells(raw), cells(inspect.served(store)))
 
 
 def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(
@@ -98,7 +99,7 @@ def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(
     observed(store, second)
     stand.clock.pass_(8 * DAY)
     store.advance()
-    complete = store._lifecycle.complete
+    complete = inspect.served(store)
     assert {t.name: t.windows for t in complete.layout.tables}["a,b"] == 1
     assert store.status().hot_rows == 50
     raw = cells(off(store.training_set()))
@@ -120,7 +121,7 @@ def test_it_expires_also_when_the_leaving_rows_cannot_be_sealed(
     stand.vault = stand.folder / "vault"
     store, _ = rolled(stand)
     training = store.training_set()
-    store._vault._sealer.vaulted = store._vault._sealer._taken = 0  # as if nothing was sealed
+    store.vault._sealer.vaulted = store.vault._sealer._taken = 0  # as if nothing was sealed
     refusing(monkeypatch, 1)
     stand.clock.pass_(5 * DAY)
     with pytest.raises(OSError, match="the disk refuses"):
@@ -145,10 +146,10 @@ def test_a_snapshot_of_before_a_seal_is_not_taken_for_the_complete_tables(stand:
     old = store.snapshot()
     stand.clock.pass_(9 * DAY)
     store.advance()
-    new, store._serving.current = store._serving.current, old
+    new, inspect.parts(store).serving.current = inspect.parts(store).serving.current, old
     with pytest.raises(StateError, match="changing"):
         store.training_set()
-    store._serving.current = new
+    inspect.parts(store).serving.current = new
     observed(store, rows(5, stand.clock.now, seed=4))
     assert len(store.training_set().y) == store.status().hot_rows
 

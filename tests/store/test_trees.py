@@ -23,6 +23,7 @@ from pyramidion.auditing.witness import Witness
 from pyramidion.counts.arena import Arena
 from pyramidion.levels import RADICES, Mechanism, best, tree, used
 from pyramidion.privacy.budget import budget_of
+from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.peopling import PEOPLE, of
 from tests.store.stores import (
@@ -47,7 +48,7 @@ SMALL = Schema(
 
 
 def complete(store: Pyramid) -> Arena:
-    found = store._lifecycle.complete
+    found = inspect.served(store)
     assert found is not None
     return found
 
@@ -55,7 +56,7 @@ def complete(store: Pyramid) -> Arena:
 def kept(store: Pyramid, batches: dict[int, list[Any]]) -> list[Any]:
     """The batches that are in sealed windows, by what the catalogue says."""
     query = "SELECT number FROM windows WHERE state = 'sealed'"
-    return [b for row in store._lifecycle.catalogue.all(query) for b in batches.get(row[0], ())]
+    return [b for row in inspect.catalogue(store).all(query) for b in batches.get(row[0], ())]
 
 
 def lived(stand: Stand, store: Pyramid, windows: int, seed: int = 0) -> dict[int, list[Any]]:
@@ -164,9 +165,9 @@ def test_complete_tables_are_the_counts_of_retained_sealed_windows(
         elif move == "reseed":
             store.reseed(why="test")
         else:
-            for node in store._lifecycle.nodes.all():
-                store._lifecycle.checkpoint(node)
-        found = store._lifecycle.complete
+            for node in inspect.parts(store).nodes.all():
+                inspect.parts(store).lifecycle.checkpoint(node)
+        found = inspect.served(store)
         expected = kept(store, batches)
         assert (found is None) == (not expected)
         if found is not None:
@@ -180,21 +181,22 @@ def test_of_a_retired_window_nothing_opens_neither_its_tables_nor_those_of_its_n
     stand: Stand,
 ) -> None:
     store = stand.create(**TREE)
-    archive, lifecycle = Archive(stand.path), store._lifecycle
+    archive, ask = Archive(stand.path), inspect.catalogue(store).all
+    on_disk = inspect.table_files(store)
     owned: dict[str, set[int]] = {}
     with watched(archive):
         for number in range(11):
             observed(store, rows(6, stand.clock.now, seed=number))
-            for row in lifecycle.catalogue.all("SELECT * FROM arenas WHERE kind <> 'complete'"):
+            for row in ask("SELECT * FROM arenas WHERE kind <> 'complete'"):
                 node = row["node"]
-                members = {row["window"]} if node is None else set(lifecycle.tables.members(node))
+                members = {row["window"]} if node is None else set(on_disk.members(node))
                 owned.setdefault(row["file"], set()).update(members)
             stand.clock.pass_(10 * DAY)
             store.advance()
     gone = {w.number for w in store.status().windows if w.state == "erased"}
     assert len(gone) >= 2
-    ids = [row["id"] for row in lifecycle.catalogue.all("SELECT id FROM keys")]
-    keys = [lifecycle.keys.get(each) for each in ids]
+    ids = [row["id"] for row in ask("SELECT id FROM keys")]
+    keys = [inspect.keys(store).get(each) for each in ids]
     files = {Path(name).name: data for name, data in archive.versions if name.endswith(".tables")}
     opens = {name for name, data in files.items() if any(_opens(key, data, name) for key in keys)}
     assert any(not owned.get(name, set()).isdisjoint(gone) for name in files)
@@ -232,9 +234,10 @@ def test_a_node_less_its_exact_counts_is_the_noise_of_its_birth(stand: Stand) ->
     """At birth, after rows have left, after a crash, and sealed: so rule 2 holds for months."""
     store = stand.create(**TREE)
     micro = int(stand.clock.now) * SECOND
-    assert store._lifecycle.windows.slots is not None
-    store._lifecycle.open(store._lifecycle.windows.slots.at(micro), micro)
-    drawn = {n.number: cells(n.arena) for n in store._lifecycle.nodes.all()}
+    lifecycle = inspect.parts(store).lifecycle
+    assert lifecycle.windows.slots is not None
+    lifecycle.open(lifecycle.windows.slots.at(micro), micro)
+    drawn = {n.number: cells(n.arena) for n in inspect.parts(store).nodes.all()}
     assert [sorted(found) for found in drawn.values()] == 2 * [["", "a", "a,b", "b"]]
     assert all(found["a"].any() for found in drawn.values())
     batches = []
@@ -243,21 +246,21 @@ def test_a_node_less_its_exact_counts_is_the_noise_of_its_birth(stand: Stand) ->
         (row,) = (
             row
             for state in ("populating", "sealed")
-            for row in store._lifecycle.tables.nodes(state)
+            for row in inspect.table_files(store).nodes(state)
             if row["node"] == number
         )
-        return store._lifecycle.tables.of(row)
+        return inspect.table_files(store).of(row)
 
     for window in range(4):
         for step in range(2):
             batches.append(rows(6, stand.clock.now, seed=10 * window + step))
             observed(store, batches[-1])
-            for node in store._lifecycle.nodes.all():
+            for node in inspect.parts(store).nodes.all():
                 if node.number in drawn and node.level == 2:
                     assert same(noise(store, node.arena, batches), drawn[node.number])
             stand.clock.pass_(5 * DAY)
             store.advance()
-            if store._lifecycle.hot.rows == 0:  # all have left, so the file has all
+            if inspect.hot(store).rows == 0:  # all have left, so the file has all
                 assert same(noise(store, on_disk(1), batches), drawn[1])
         store = stand.reopen()
     assert nodes(store, "sealed")[1] == (2, (1, 2, 3, 4))
@@ -273,17 +276,17 @@ def test_the_noise_of_the_complete_tables_is_the_predicted_one(stand: Stand) -> 
     noise = cells(arena)["a"] - counts["a"]
     predicted = arena.layout.tables[table].variance
     assert 0.9 < noise.var() / predicted < 1.1
-    flat = store._lifecycle.birth(1).variances[table] * 7
+    flat = inspect.birth(store, 1).variances[table] * 7
     assert predicted < flat
 
 
 def test_a_node_stands_for_its_windows_where_it_has_less_noise(stand: Stand) -> None:
     store = stand.create(**TREE, tree_shares=[3, 2, 1])
     lived(stand, store, 4)
-    sealed = {row["node"]: row for row in store._lifecycle.tables.nodes("sealed")}
+    sealed = {row["node"]: row for row in inspect.table_files(store).nodes("sealed")}
     assert len(sealed) == 3
-    best_ = store._lifecycle.tables.total()[0]
-    without = store._lifecycle.tables.total(nodes=dict.fromkeys(sealed))[0]
+    best_ = inspect.table_files(store).total()[0]
+    without = inspect.table_files(store).total(nodes=dict.fromkeys(sealed))[0]
     assert best_ is not None
     assert without is not None
     assert best_.layout.tables[1].variance < without.layout.tables[1].variance
@@ -371,8 +374,8 @@ def test_what_is_withdrawn_is_in_no_node(stand: Stand) -> None:
     observed(store, rows(6, stand.clock.now))
     store.withdraw("a,b", why="test")
     for state in ("populating", "sealed"):
-        for row in store._lifecycle.tables.nodes(state):
-            assert set(store._lifecycle.tables.of(row).layout.index) == {"", "a", "b"}
+        for row in inspect.table_files(store).nodes(state):
+            assert set(inspect.table_files(store).of(row).layout.index) == {"", "a", "b"}
     assert same(cells(complete(store)), exact(store, complete(store), kept(store, batches)))
     assert stand.reopen().verify() == []
 
@@ -404,7 +407,7 @@ def test_a_window_that_is_rebuilt_under_a_node_pays_for_itself_alone(stand: Stan
 def test_a_damaged_node_is_done_without_and_mended_by_forgetting_it(stand: Stand) -> None:
     store = stand.create(**EXACT)
     batches = lived(stand, store, 2)
-    ((row),) = store._lifecycle.tables.nodes("sealed")
+    ((row),) = inspect.table_files(store).nodes("sealed")
     (stand.path / "tables" / row["file"]).write_bytes(b"broken")
     assert [(each.kind, each.node) for each in store.verify()] == [("node", row["node"])]
     store.mend()
@@ -416,13 +419,13 @@ def test_a_damaged_node_is_done_without_and_mended_by_forgetting_it(stand: Stand
 def test_a_damaged_window_is_served_by_its_node(stand: Stand) -> None:
     store = stand.create(**EXACT)
     batches = lived(stand, store, 3)
-    row = store._lifecycle.tables.windows()[0]
+    row = inspect.table_files(store).windows()[0]
     stand.close()
     (stand.path / "tables" / row["file"]).write_bytes(b"broken")
     for _file in stand.files("tables"):
         pass
     store = stand.open()
-    total, lacking = store._lifecycle.tables.total()
+    total, lacking = inspect.table_files(store).total()
     assert total is not None
     assert lacking == frozenset()
     assert same(cells(total), exact(store, total, kept(store, batches)))
@@ -492,7 +495,7 @@ def test_many_windows_are_kept_and_summed(size: int) -> None:
             store.advance()
         arena = complete(store)
         assert arena.rows == len(kept(store, batches)) == size
-        whole = store._lifecycle.birth(1).variances[1] * levels.shares[0]
+        whole = inspect.birth(store, 1).variances[1] * levels.shares[0]
         predicted = levels.variance(size, "gaussian")  # on average over time
         assert 0.5 * predicted < arena.layout.tables[1].variance / whole < 1.5 * predicted
         stand.close()

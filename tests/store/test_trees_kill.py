@@ -17,6 +17,7 @@ from pyramidion import Pyramid
 from pyramidion.killpoints import POINTS
 from tests.dying import died
 from tests.memory import in_memory
+from tests.store import inspect
 from tests.store.stores import DAY, Stand, cells, observed, rows
 from tests.store.test_trees import EXACT
 
@@ -64,13 +65,13 @@ def lived(stand: Stand) -> None:
 
 def unlike(store: Pyramid) -> list[str]:
     """Nodes that are not the sum of their windows."""
-    lifecycle, found = store._lifecycle, []
-    windows = {row["window"]: lifecycle.tables.of(row) for row in lifecycle.tables.windows()}
-    windows |= {number: window.arena for number, window in lifecycle.populating.items()}
-    held = {node.number: node.arena for node in lifecycle.nodes.all()}
-    held |= {row["node"]: lifecycle.tables.of(row) for row in lifecycle.tables.nodes("sealed")}
+    files, found = inspect.table_files(store), []
+    windows = {row["window"]: files.of(row) for row in files.windows()}
+    windows |= {number: window.arena for number, window in inspect.windows(store).items()}
+    held = {node.number: node.arena for node in inspect.parts(store).nodes.all()}
+    held |= {row["node"]: files.of(row) for row in files.nodes("sealed")}
     for number, arena in held.items():
-        members = [windows[n] for n in lifecycle.tables.members(number) if n in windows]
+        members = [windows[n] for n in files.members(number) if n in windows]
         for name, counts in cells(arena).items():
             parts = [cells(each)[name] for each in members if name in each.layout.index]
             if not np.array_equal(counts, sum(parts) if parts else 0 * counts):
@@ -88,7 +89,7 @@ def test_every_row_is_in_one_node_of_each_level(place: str, made: Path, stand: S
     store = stand.open()
     assert unlike(store) == []
     assert store.verify() == []
-    clock = store._lifecycle.catalogue.about("clock")
+    clock = inspect.catalogue(store).about("clock")
     stand.clock.now = max(stand.clock.now, int(clock) / 1e6)
     observed(store, rows(5, stand.clock.now, seed=999))
     stand.clock.pass_(10 * DAY)

@@ -9,6 +9,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.privacy.budget import budget_of
+from tests.store import inspect
 from tests.store.stores import Stand
 from tests.store.test_selection import MUCH, SCHEMA, fed, spends, states
 
@@ -60,10 +61,9 @@ def test_a_chosen_groups_tables_come_out_of_what_is_kept_back_and_nodes_cost_the
 
 def test_in_a_window_other_tables_keep_their_noise_and_in_a_node_all_share_it(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | TREE | {"retention": "90d"}), 1)
-    lifecycle = store._lifecycle
 
     def noise(level: int) -> dict[str, float]:
-        birth = lifecycle.node_birth(9, level)
+        birth = inspect.birth(store, 9, level)
         return dict(zip(birth.layout.index, birth.variances, strict=True))
 
     before = [noise(level) for level in range(3)]

@@ -8,7 +8,9 @@ import pytest
 
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.storage.hot import Receipt
-from tests.store.stores import DAY, Stand, cells, exact, observed, populating, rows, same, settled
+from tests.store import inspect
+from tests.store.inspect import populating, settled
+from tests.store.stores import DAY, Stand, cells, exact, observed, rows, same
 
 
 def test_a_turn_again_is_not_counted_again_when_its_rows_have_left_the_hot_window(
@@ -60,7 +62,7 @@ def test_how_far_a_sequence_has_come_tells_nothing_but_a_number(stand: Stand) ->
     store = stand.create()
     store.observe_turn(rows(5), "a name of its own", 7)
     observed(store, rows(5, seed=1))
-    ((key, turns),) = store._lifecycle.catalogue.all("SELECT input, rows FROM imports")
+    ((key, turns),) = inspect.catalogue(store).all("SELECT input, rows FROM imports")
     assert (len(key), turns) == (16, 8)
     stand.close()
     assert b"a name of its own" not in (stand.path / "catalogue.db").read_bytes()

@@ -10,6 +10,7 @@ import pytest
 
 from pyramidion import AuditLog, Pyramid, SchemaError, StorageError, untold
 from pyramidion.untold import UNTOLD
+from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import DAY, HOUR, START, Stand, observed, rows
 from tests.vault.vaults import refusing, vault_of
@@ -44,7 +45,7 @@ def told(store: Pyramid, *but: str) -> list[tuple[str, Any]]:
 
 
 def waiting(store: Pyramid) -> str:
-    return store._lifecycle.catalogue.about(UNTOLD, "nothing")
+    return inspect.catalogue(store).about(UNTOLD, "nothing")
 
 
 def test_an_erasure_that_a_broken_log_did_not_tell_is_told_by_advance(
@@ -121,7 +122,7 @@ def test_a_deed_that_breaks_off_after_its_erasure_is_told(
         raise StorageError("the holder is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store._lifecycle.keys, "finish", fails)
+        patched.setattr(inspect.keys(store), "finish", fails)
         with pytest.raises(StorageError, match="the holder is away"):
             store.withdraw("a", why="asked for")
     assert told(store) == [("tables.withdrawn", "asked for")]
@@ -132,7 +133,7 @@ def test_a_deed_that_fails_before_its_erasure_is_not_told_also_where_a_window_wa
 ) -> None:
     store = stand.create()
     observed(store, rows(5))
-    (window,) = store._lifecycle.windows.all()
+    (window,) = inspect.windows(store).values()
     window.closed = True  # so that withdrawing seals it first
 
     def fails(*_: Any) -> None:

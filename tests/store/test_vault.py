@@ -8,18 +8,9 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Pyramid, StateError
-from tests.store.stores import (
-    CUSTODIAN,
-    DAY,
-    HOUR,
-    Stand,
-    cells,
-    exact,
-    observed,
-    populating,
-    rows,
-    same,
-)
+from tests.store import inspect
+from tests.store.inspect import populating
+from tests.store.stores import CUSTODIAN, DAY, HOUR, Stand, cells, exact, observed, rows, same
 from tests.vault.vaults import batches, refusing, sealed, vault_of
 
 
@@ -127,7 +118,7 @@ def test_a_batch_over_two_windows_lies_in_the_vault_as_in_the_hot_window(stand: 
     now = stand.clock.pass_(10 * DAY - 60)  # a minute before the window ends
     batch = batch.set_column(0, "t", pa.array([now + 120.0 * (row % 2) for row in range(20)]))
     store.observe(batch)
-    ((number, kept, parts),) = store._lifecycle.hot.batches()
+    ((number, kept, parts),) = inspect.hot(store).batches()
     assert len(parts) == 2
     assert sealed(store)[number].to_pydict() == kept.to_pydict()
 
@@ -173,7 +164,7 @@ def test_a_call_from_within_the_stores_threads_is_refused_instead_of_waiting_for
                 verb()
             said.append(refusal)
 
-    store._arrivals.taken.append(hook)
+    inspect.parts(store).arrivals.taken.append(hook)
     store.observe(rows(2))
     assert len(said) == 2
 

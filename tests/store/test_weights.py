@@ -11,6 +11,7 @@ import pytest
 
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.privacy.budget import budget_of
+from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, observed
 
 SCHEMA = Schema(
@@ -107,52 +108,52 @@ def test_half_of_two_tables_moves_nothing_as_one_cannot_gain_what_the_other_lose
 )
 def test_nothing_is_read_where_nothing_is_wanted(stand: Stand, given: dict[str, Any]) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | given), 1)
-    assert store._lifecycle.readings.of("weights") == {}
+    assert inspect.readings(store).of("weights") == {}
     assert store.ledger.left(1, "weights") == 0
 
 
 def test_the_smooth_quantile_is_read_and_charged_alike(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"quantiles": "smooth"}), 1)
-    assert store._lifecycle.readings.of("weights")[1].keys() == {"rare", "common"}
+    assert inspect.readings(store).of("weights")[1].keys() == {"rare", "common"}
     assert store.ledger.report().windows[0].used("weights") > 0
     assert store.ledger.left(1, "weights") == 0
 
 
 def test_weights_are_read_from_one_window_in_so_many(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights_every": 2}), 5)
-    assert list(store._lifecycle.readings.of("weights")) == [1, 3, 5]
+    assert list(inspect.readings(store).of("weights")) == [1, 3, 5]
     kept = {w.number for w in store.ledger.report().windows if w.used("weights")}
     assert kept == {1, 3, 5}
 
 
 def test_readings_of_several_windows_are_combined_by_their_median(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"weights_every": 1}), 3)
-    readings, wild = store._lifecycle.readings, {"rare": [10_000.0], "common": [1.0]}
-    before = store._lifecycle.birth(9).shares
-    with store._lifecycle.catalogue.transaction():
+    readings, wild = inspect.readings(store), {"rare": [10_000.0], "common": [1.0]}
+    before = inspect.birth(store, 9).shares
+    with inspect.catalogue(store).transaction():
         readings.learned(readings.add(4, "weights", wild))
     assert len(readings.of("weights")) == 4
-    after = store._lifecycle.birth(9).shares
+    after = inspect.birth(store, 9).shares
     assert after["rare"] == pytest.approx(float(before["rare"]), rel=0.5)
     assert after["rare"] > after["common"]
 
 
 def test_what_was_read_is_there_after_reopening(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    known = store._lifecycle.readings.of("weights")
+    known = inspect.readings(store).of("weights")
     again = stand.reopen()
-    assert again._lifecycle.readings.of("weights") == known
-    assert again._lifecycle.birth(3).shares == store._lifecycle.birth(3).shares
+    assert inspect.readings(again).of("weights") == known
+    assert inspect.birth(again, 3).shares == inspect.birth(store, 3).shares
 
 
 def test_what_was_read_is_forgotten_with_its_window(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 2)
     at(stand, store, 49.0)
-    assert list(store._lifecycle.readings.of("weights")) == [1]
+    assert list(inspect.readings(store).of("weights")) == [1]
     at(stand, store, 51.0)
-    assert store._lifecycle.readings.of("weights") == {}
-    assert store._lifecycle.catalogue.all("SELECT * FROM readings") == []
-    after = store._lifecycle.birth(9).shares
+    assert inspect.readings(store).of("weights") == {}
+    assert inspect.catalogue(store).all("SELECT * FROM readings") == []
+    after = inspect.birth(store, 9).shares
     assert after["rare"] == after["common"]
 
 
@@ -174,7 +175,7 @@ def test_a_window_that_was_forgotten_is_not_read_though_its_rows_are_hot(stand: 
     assert [w.state for w in store.status().windows] == ["erased"]
     assert store.status().hot_rows == 3000
     observed(store, batch(10.5, size=1500))
-    assert store._lifecycle.readings.of("weights") == {}
+    assert inspect.readings(store).of("weights") == {}
     assert store.ledger.report().windows[0].used("weights") == 0
 
 

@@ -11,6 +11,8 @@ from pyramidion.errors import ObservationError, StateError, StorageError
 from pyramidion.schedule import Schedule
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.hot import Receipt
+from tests.store import inspect
+from tests.store.inspect import born, populating, sealed, settled
 from tests.store.stores import (
     DAY,
     HOUR,
@@ -18,17 +20,13 @@ from tests.store.stores import (
     START,
     TIMELESS,
     Stand,
-    born,
     cells,
     exact,
     failing_once,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
-    settled,
     states,
 )
 
@@ -90,7 +88,7 @@ def test_rows_of_a_window_that_is_over_and_not_sealed_yet_still_go_there(stand: 
     store = stand.create()
     store.observe(rows(5))
     stand.clock.pass_(10 * DAY + HOUR)
-    assert store._arrivals.take(rows(3, START), store._now()) == Receipt(3, 0, 0)
+    assert inspect.parts(store).arrivals.take(rows(3, START), store.now) == Receipt(3, 0, 0)
     assert states(store)[1] == ("populating", 8)
 
 
@@ -169,11 +167,11 @@ def test_complete_tables_are_the_sum_of_the_sealed_windows(stand: Stand) -> None
         store.advance()
     numbers = [number for number, (state, _) in states(store).items() if state == "sealed"]
     parts = [cells(sealed(store, number)) for number in numbers]
-    complete = cells(store._lifecycle.complete)
+    complete = cells(inspect.served(store))
     assert len(numbers) == 4
     for name, found in complete.items():
         assert (found == sum(part[name] for part in parts)).all()
-    assert same(cells(stand.reopen()._lifecycle.complete), complete)
+    assert same(cells(inspect.served(stand.reopen())), complete)
 
 
 def test_a_long_pause_seals_what_was_there_and_opens_nothing_in_between(stand: Stand) -> None:
@@ -214,7 +212,7 @@ def test_the_noise_of_the_next_window_is_ready_before_its_first_row(
     store = stand.create()
     stand.clock.pass_(8.9 * DAY)
     observed(store, rows(5, stand.clock.now))
-    assert len(store._lifecycle.populating) == 1
+    assert len(inspect.windows(store)) == 1
     stand.clock.pass_(0.2 * DAY)
     birth = born(store, monkeypatch)
     assert store.advance().opened == [2]
@@ -229,7 +227,7 @@ def test_observing_prepares_the_next_window_behind_the_scenes(stand: Stand) -> N
     store = stand.create()
     stand.clock.pass_(9.5 * DAY)
     observed(store, rows(5, stand.clock.now))
-    assert set(store._lifecycle.populating) == {1, 2}
+    assert set(inspect.windows(store)) == {1, 2}
     assert len(stand.files("tables")) == 2
 
 
@@ -240,7 +238,7 @@ def test_a_prepared_window_that_nobody_came_to_is_dropped_and_stays_charged(stan
     stand.clock.pass_(15 * DAY)
     done = store.advance()
     assert (done.sealed, done.dropped) == ([1], [2])
-    assert store._lifecycle.complete.rows == 5
+    assert inspect.served(store).rows == 5
     assert [window.number for window in store.ledger.report().windows] == [1, 2]
     assert set(states(stand.reopen())) == {1}
 
@@ -252,13 +250,14 @@ def test_a_row_that_comes_while_an_empty_window_is_dropped_is_not_lost(
     now = stand.clock.pass_(9.5 * DAY)
     observed(store, rows(5, now))
     stand.clock.pass_(12 * DAY)
-    drop = store._lifecycle._abandon
+    parts = inspect.parts(store)
+    drop = parts.lifecycle._abandon
 
     def slow(window: Any) -> None:
-        store._arrivals.take(rows(3, now + DAY), store._now())  # of the window's own time
+        parts.arrivals.take(rows(3, now + DAY), store.now)  # of the window's own time
         drop(window)
 
-    monkeypatch.setattr(store._lifecycle, "_abandon", slow)
+    monkeypatch.setattr(parts.lifecycle, "_abandon", slow)
     store.advance()
     store = stand.reopen()
     assert sum(count for state, count in states(store).values() if state != "erased") == 8
@@ -267,11 +266,11 @@ def test_a_row_that_comes_while_an_empty_window_is_dropped_is_not_lost(
 def test_a_window_is_never_opened_twice_for_the_same_time(stand: Stand) -> None:
     store = stand.create()
     store.observe(rows(5))
-    then = store._now()
+    arrivals, then = inspect.parts(store).arrivals, store.now
     stand.clock.pass_(12 * DAY)
     store.advance()
     store.observe(rows(5, stand.clock.now))
-    store._arrivals.take(rows(3, START), then)  # a caller that looked at the clock long ago
+    arrivals.take(rows(3, START), then)  # a caller that looked at the clock long ago
     starts = [window.start for window in store.status().windows]
     assert len(set(starts)) == len(starts)
     assert states(store) == {1: ("sealed", 5), 2: ("populating", 8)}
@@ -304,8 +303,8 @@ def test_windows_by_rows_fill_one_after_the_other(stand: Stand) -> None:
 def test_a_batch_over_the_border_is_split_exactly_there_and_stays_so(stand: Stand) -> None:
     store = stand.create(TIMELESS, count_window=100, epsilon=float("inf"))
     batch, border = rows(70, seed=1), rows(60, seed=2)
-    store._arrivals.take(batch, store._now())
-    store._arrivals.take(border, store._now())
+    inspect.parts(store).arrivals.take(batch, store.now)
+    inspect.parts(store).arrivals.take(border, store.now)
     store = stand.reopen()  # which seals
     assert states(store) == {1: ("sealed", 100), 2: ("populating", 30)}
     first, second = sealed(store, 1), populating(store, 2)
@@ -362,7 +361,7 @@ def test_a_batch_that_does_not_fit_one_of_its_windows_goes_to_none(stand: Stand)
     with pytest.raises(StateError, match="room for 10 rows and 20 came"):
         store.observe(rows(40, np.tile([now, now + HOUR], 20)))
     assert states(store)[1] == ("populating", 90)
-    assert store._lifecycle.populating[2].arena.rows == 0
+    assert inspect.populating(store, 2).rows == 0
 
 
 # --- the only mover -------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import SchemaError, StateError, StorageError
 from pyramidion.idempotency import Once
 from pyramidion.storage.catalogue import Catalogue
+from tests.store import inspect
+from tests.store.inspect import populating, sealed
 from tests.store.stores import (
     DAY,
     SCHEMA,
@@ -19,10 +21,8 @@ from tests.store.stores import (
     failing_once,
     noise,
     observed,
-    populating,
     rows,
     same,
-    sealed,
     states,
 )
 
@@ -64,7 +64,7 @@ def test_a_withdrawn_feature_is_gone_from_every_table(stand: Stand) -> None:
     store = full(stand)
     store.withdraw("c", why="the law")
     for each in twice(stand, store):
-        arenas = [sealed(each, 1), sealed(each, 2), populating(each), each._lifecycle.complete]
+        arenas = [sealed(each, 1), sealed(each, 2), populating(each), inspect.served(each)]
         for arena in arenas:
             assert set(cells(arena)) == {"", "a", "b", "a,b"}
         assert each.schema.feature_names == ("a", "b")
@@ -80,11 +80,11 @@ def test_withdrawing_a_feature_takes_its_groups_along(stand: Stand) -> None:
 
 def test_tables_that_stay_are_left_as_they_were(stand: Stand) -> None:
     store = full(stand)
-    arenas = [sealed(store, 1), populating(store), store._lifecycle.complete]
+    arenas = [sealed(store, 1), populating(store), inspect.served(store)]
     before = [cells(arena) for arena in arenas]
     store.withdraw("c", why="the law")
     store = stand.reopen()
-    after = [sealed(store, 1), populating(store), store._lifecycle.complete]
+    after = [sealed(store, 1), populating(store), inspect.served(store)]
     for old, arena in zip(before, after, strict=True):
         assert same(cells(arena), {name: old[name] for name in ("", "a", "b", "a,b")})
 
@@ -94,7 +94,7 @@ def test_the_column_is_gone_from_hot_rows_and_the_old_files_too(stand: Stand) ->
     old = stand.files("hot") | stand.files("tables")
     store.withdraw("c", why="the law")
     assert not old & (stand.files("hot") | stand.files("tables"))
-    (first, *_) = [table for _, table, _ in stand.reopen()._lifecycle.hot.batches()]
+    (first, *_) = [table for _, table, _ in inspect.hot(stand.reopen()).batches()]
     assert set(first.column_names) == {"t", "y", "a", "b"}
     assert first.num_rows == 30
 
@@ -102,7 +102,7 @@ def test_the_column_is_gone_from_hot_rows_and_the_old_files_too(stand: Stand) ->
 def test_withdrawing_a_group_leaves_the_columns_of_hot_rows(stand: Stand) -> None:
     store = full(stand)
     store.withdraw("a,b", why="not worth it")
-    ((_, kept, _),) = store._lifecycle.hot.batches()
+    ((_, kept, _),) = inspect.hot(store).batches()
     assert set(kept.column_names) == {"t", "y", "a", "b", "c"}
     assert store.schema.groups == ()
 
@@ -128,7 +128,7 @@ def test_idempotency_keys_work_after_a_withdrawal(stand: Stand) -> None:
         assert each.status().hot_rows == 30
     stand.clock.pass_(3 * DAY)
     each.advance()
-    assert each._lifecycle.hot.seen([Once("batch 2")]) == {}
+    assert inspect.hot(each).seen([Once("batch 2")]) == {}
 
 
 def test_its_share_returns_with_the_next_window(stand: Stand) -> None:
@@ -177,7 +177,7 @@ def test_rows_that_still_send_the_column_are_counted_without_it(stand: Stand) ->
     store = full(stand)
     store.withdraw("c", why="the law")
     assert observed(store, with_c(5, stand.clock.now)).accepted == 5
-    assert "c" not in list(store._lifecycle.hot.batches())[-1][1].column_names
+    assert "c" not in list(inspect.hot(store).batches())[-1][1].column_names
 
 
 def test_shares_may_name_a_table_that_was_withdrawn(stand: Stand) -> None:
@@ -240,7 +240,7 @@ def test_a_withdrawal_that_breaks_off_before_it_is_durable_changes_nothing(
 ) -> None:
     store = full(stand)
     before = cells(populating(store))
-    failing_once(monkeypatch, store._lifecycle.hot, "replace", StorageError("full"))
+    failing_once(monkeypatch, inspect.hot(store), "replace", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
         store.withdraw("c", why="the law")
     assert store.schema == THREE
@@ -248,7 +248,7 @@ def test_a_withdrawal_that_breaks_off_before_it_is_durable_changes_nothing(
     assert observed(store, with_c(10, stand.clock.now)).accepted == 10
     store = stand.reopen()
     assert store.status().hot_rows == 40
-    known = store._lifecycle.catalogue.all(
+    known = inspect.catalogue(store).all(
         "SELECT file FROM arenas WHERE current = 1 UNION SELECT file FROM steps"
     )
     assert stand.files("hot") | stand.files("tables") == {row["file"] for row in known}
@@ -260,12 +260,12 @@ def test_a_window_whose_sealing_failed_is_not_lost_by_a_withdrawal(
     store = stand.create(epsilon=float("inf"))
     store.observe(rows(30))
     stand.clock.pass_(10 * DAY)
-    failing_once(monkeypatch, store._lifecycle.tables, "write", StorageError("full"))
+    failing_once(monkeypatch, inspect.table_files(store), "write", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
         store.advance()
     store.withdraw("b", why="the law")
     store = stand.reopen()
     store.advance()
     assert states(store)[1] == ("sealed", 30)
-    assert store._lifecycle.complete.rows == 30
-    assert set(cells(store._lifecycle.complete)) == {"", "a"}
+    assert inspect.served(store).rows == 30
+    assert set(cells(inspect.served(store))) == {"", "a"}

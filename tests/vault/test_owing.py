@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyramidion import Pyramid
 from pyramidion.vault.owing import gaps, united, unowed
+from tests.store import inspect
 from tests.store.stores import CUSTODIAN, DAY, HOUR, Stand, observed, rows
 from tests.vault.vaults import opened, refusing, vault_of
 
@@ -53,7 +54,7 @@ def test_a_file_that_is_gone_from_catalogue_and_place_is_missed_by_its_batches(
     store = _filled(stand)
     assert wrong(store) == []
     for file in vault_of(store).files()[1:3]:
-        store._lifecycle.catalogue.run("DELETE FROM vault_files WHERE name = ?", file.name)
+        inspect.catalogue(store).run("DELETE FROM vault_files WHERE name = ?", file.name)
         for suffix in ("parquet", "json"):
             vault_of(store).place.delete(f"{file.name}.{suffix}")
     (problem,) = vault_of(store).verify()
@@ -99,7 +100,7 @@ def test_files_past_their_time_are_not_missed(stand: Stand) -> None:
     vault_of(store).carry()
     assert vault_of(store).files() == []
     assert wrong(stand.reopen()) == []
-    assert unowed(stand.reopen()._lifecycle.catalogue) == [(1, 4)]
+    assert unowed(inspect.catalogue(stand.reopen())) == [(1, 4)]
 
 
 def test_a_file_that_was_replaced_is_owed_as_before(stand: Stand) -> None:
@@ -110,7 +111,7 @@ def test_a_file_that_was_replaced_is_owed_as_before(stand: Stand) -> None:
     vault.replace(two.header.name, [])
     vault.carry()
     assert wrong(store) == []
-    assert unowed(store._lifecycle.catalogue) == [(2, 2)]
+    assert unowed(inspect.catalogue(store)) == [(2, 2)]
 
 
 def test_what_came_before_there_was_a_vault_is_not_missed(stand: Stand) -> None:

@@ -23,6 +23,7 @@ from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope, joined, lock_context
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, WINDOW, decrypted
+from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import CUSTODIAN, DAY, HOUR, SECOND, START, Stand, observed, rows
 from tests.vault.vaults import batches, down, opened, refusing, sealed, tables, vault_of
@@ -437,10 +438,10 @@ def test_files_past_their_time_go_from_the_catalogue_and_the_place(stand: Stand)
 def test_the_locks_of_files_past_their_time_are_gone_from_the_catalogue(stand: Stand) -> None:
     store = _aged(stand, vault_retention="2d")
     locks = "SELECT count(*) FROM keys WHERE purpose = 'vault file'"
-    assert store._lifecycle.catalogue.one(locks) == 2
+    assert inspect.catalogue(store).one(locks) == 2
     stand.clock.pass_(3 * DAY)
     store.advance()
-    assert store._lifecycle.catalogue.one(locks) == 0
+    assert inspect.catalogue(store).one(locks) == 0
 
 
 def test_with_a_retention_a_custodian_needs_the_stores_lock_too(stand: Stand) -> None:
@@ -569,7 +570,7 @@ def _busy(store: Pyramid) -> None:
     """Have the sealer do nothing until hot rows are rewritten: what comes waits in its queue."""
     sealer, go = vault_of(store)._sealer, threading.Event()
     sealer._thread.submit(go.wait, 10)
-    store._lifecycle.hot.rewrote.append(go.set)
+    inspect.hot(store).rewrote.append(go.set)
 
 
 def _idle(store: Pyramid) -> None:

@@ -1,0 +1,208 @@
+"""What tests look at inside a store that no public verb shows.
+
+This is the only file in `tests` that knows how a `Pyramid` is built; `tests/test_project.py` checks
+that. If the internals of the store move, change the functions here and nothing else. If a public
+verb shows the same (`store.now`, `store.ledger`, `store.status()`, `store.vault`), use the verb.
+
+    on disk      catalogue, keys, hot, table_files, readings
+    tables       windows, populating, sealed, served, lacking, birth
+    encoding     door, encoder, secret
+    background   settled, keep, last_batch
+    spies        born, parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyramidion import Pyramid
+from pyramidion.arrivals import Arrivals
+from pyramidion.counts.arena import Arena
+from pyramidion.encoding import Encoder
+from pyramidion.lifecycle import Lifecycle
+from pyramidion.measures import Measures
+from pyramidion.nodes import Nodes
+from pyramidion.observations import Door
+from pyramidion.people import People
+from pyramidion.populating import Window
+from pyramidion.privacy.birth import Birth
+from pyramidion.schedule import Schedule
+from pyramidion.serving import Serving
+from pyramidion.shards import Shards
+from pyramidion.sharing import Sharing
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.hot import HotWindow
+from pyramidion.storage.readings import Readings
+from pyramidion.storage.segments import Segments
+from pyramidion.storage.table_files import TableFiles
+from pyramidion.threads import Threads
+from pyramidion.training import Training
+
+# --- on disk ----------------------------------------------------------------------------
+
+
+def catalogue(store: Pyramid) -> Catalogue:
+    """The catalogue: facts (`about`), ledger lines (`lines`) and SQL (`one`, `all`, `run`)."""
+    return store._lifecycle.catalogue
+
+
+def keys(store: Pyramid) -> DataKeys:
+    """The data keys, and the holder of the store key."""
+    return store._lifecycle.keys
+
+
+def hot(store: Pyramid) -> HotWindow:
+    """The hot window: its steps, and its batches as (number, table, parts)."""
+    return store._lifecycle.hot
+
+
+def table_files(store: Pyramid) -> TableFiles:
+    """The files of count tables: checkpoints, sealed and complete tables."""
+    return store._lifecycle.tables
+
+
+def readings(store: Pyramid) -> Readings:
+    """The private statistics by window: bins, weights and selected groups."""
+    return store._lifecycle.readings
+
+
+# --- tables -----------------------------------------------------------------------------
+
+
+def windows(store: Pyramid) -> Mapping[int, Window]:
+    """The populating windows by number."""
+    return store._lifecycle.populating
+
+
+def populating(store: Pyramid, number: int | None = None) -> Arena:
+    """The tables of a populating window; without a number, of the only one."""
+    (number,) = windows(store) if number is None else (number,)
+    return windows(store)[number].arena
+
+
+def sealed(store: Pyramid, number: int) -> Arena:
+    """The tables of a sealed window, read from disk."""
+    return table_files(store).sealed(number)
+
+
+def served(store: Pyramid) -> Arena | None:
+    """The tables that are served: the complete ones, in a shard the sum of the stream."""
+    return store._lifecycle.served
+
+
+def lacking(store: Pyramid) -> frozenset[int]:
+    """The sealed windows that the complete tables lack, because a file could not be read."""
+    return store._lifecycle.lacking
+
+
+def birth(store: Pyramid, number: int, level: int = 0) -> Birth:
+    """The layout, shares and noise of a window to come, or of a node that begins with it."""
+    if level:
+        return store._lifecycle.node_birth(number, level)
+    return store._lifecycle.birth(number)
+
+
+# --- encoding ---------------------------------------------------------------------------
+
+
+def door(store: Pyramid) -> Door:
+    """What turns batches into observations, by the schema of now."""
+    return store._lifecycle.door
+
+
+def encoder(store: Pyramid, arena: Arena) -> Encoder:
+    """What makes the keys of these tables, which may be older than the schema of now."""
+    return store._lifecycle.encoder_of(arena)
+
+
+def secret(store: Pyramid) -> bytes:
+    """The secret of the stream, with which values are hashed."""
+    return store._lifecycle.secret
+
+
+# --- background -------------------------------------------------------------------------
+
+
+def settled(store: Pyramid) -> Pyramid:
+    """Wait until the store's background work is done; return the store."""
+    if store._threads.kept is not None:
+        store._threads.kept.result()
+    return store
+
+
+def keep(store: Pyramid) -> None:
+    """Start the background work that is due, as every verb does at its end."""
+    store._keep(store.now)
+
+
+def last_batch(store: Pyramid) -> int:
+    """The number of the newest acknowledged batch."""
+    return store._lifecycle.last_batch()
+
+
+# --- spies ------------------------------------------------------------------------------
+
+
+def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
+    """Copies of the tables of windows as they are born from now on: noise alone."""
+    copies: list[Arena] = []
+    adopt = store._lifecycle.adopt
+
+    def spy(number: int, arena: Arena, after: int) -> Any:
+        copies.append(arena.only(arena.layout.index))
+        return adopt(number, arena, after)
+
+    monkeypatch.setattr(store._lifecycle, "adopt", spy)
+    return copies
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The working parts of a store, for tests that call, delay or break one of them."""
+
+    lifecycle: Lifecycle
+    """Opens, checkpoints, seals and erases windows; its lists of callbacks."""
+    schedule: Schedule
+    """Decides what is due."""
+    arrivals: Arrivals
+    """Takes batches."""
+    segments: Segments
+    """Reads and writes the files of hot rows."""
+    people: People
+    """Bounds what one person contributes; how many observations the noise hides."""
+    nodes: Nodes
+    """The populating nodes of a tree of windows."""
+    serving: Serving
+    """Makes snapshots and training sets."""
+    training: Training
+    """Trains the registered models."""
+    measures: Measures
+    """Losses and learning curves."""
+    threads: Threads
+    """Runs background work."""
+    sharing: Sharing
+    """Publishes complete tables."""
+    shards: Shards | None
+    """Sums the tables of a stream's shards; None if the store is not a shard."""
+
+
+def parts(store: Pyramid) -> Parts:
+    """The working parts of a store."""
+    lifecycle = store._lifecycle
+    return Parts(
+        lifecycle=lifecycle,
+        schedule=store._schedule,
+        arrivals=store._arrivals,
+        segments=lifecycle._segments,
+        people=lifecycle.people,
+        nodes=lifecycle.nodes,
+        serving=store._serving,
+        training=store._training,
+        measures=store._measures,
+        threads=store._threads,
+        sharing=store._sharing,
+        shards=store._shards,
+    )
