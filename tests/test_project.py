@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
 import subprocess
@@ -12,6 +14,17 @@ from pathlib import Path
 import pytest
 
 import pyramidion
+
+INSPECT = "tests/store/inspect.py"
+"""The only file in `tests` that may use private attributes of a store."""
+OTHERS = {
+    "archive._now",
+    "gathering._closed",
+    "guarded.service._opened",
+    "pool._threads",
+    "Shard._opened",
+}
+"""Attributes of other objects that have the same name as one of a store."""
 
 
 def test_public_names_are_sorted_and_load() -> None:
@@ -118,3 +131,45 @@ def test_where_all_is_required_whatever_is_skipped_fails_the_run(
     assert done.returncode == 1, done.stdout
     refused = re.findall(r"must not be skipped here: .*(test_\w+)\.py", done.stdout)
     assert sorted(refused) == ["test_module", "test_one"]
+
+
+# --- tests -----------------------------------------------------------------------------------
+
+
+def _private(cls: type) -> set[str]:
+    """The private attributes and methods that a class uses."""
+    tree = ast.parse(inspect.getsource(cls))
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | set(
+        vars(cls)
+    )
+    return {name for name in names if re.match("_[a-z]", name)}
+
+
+def _uses(tree: ast.AST, names: set[str]) -> list[str]:
+    """Where a module uses one of these attributes, of anything but ``self`` and ``cls``."""
+    return [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in names
+        and ast.unparse(node.value) not in ("self", "cls")
+        and ast.unparse(node) not in OTHERS
+    ]
+
+
+def test_private_attributes_of_a_store_are_found() -> None:
+    names = _private(pyramidion.Pyramid)
+    assert {"_lifecycle", "_home", "_threads", "_training", "_serving", "_keep", "_now"} <= names
+    source = "stand.reopen()._lifecycle.hot\nself._lifecycle\nself.store._now()\npool._threads\n"
+    found = ["1: stand.reopen()._lifecycle", "3: self.store._now"]
+    assert _uses(ast.parse(source), names) == found
+
+
+def test_one_file_of_the_tests_looks_into_a_store(root: Path) -> None:
+    names, found = _private(pyramidion.Pyramid), []
+    likely = re.compile(rf"(?<!\bself)(?<!\bcls)\.(?:{'|'.join(sorted(names))})\b")
+    for file in sorted((root / "tests").rglob("*.py")):
+        path, text = file.relative_to(root).as_posix(), file.read_text()
+        if path != INSPECT and likely.search(text):  # parsing all takes seconds
+            found += [f"{path}:{use}" for use in _uses(ast.parse(text), names)]
+    assert found == [], f"use a public verb, or a function of {INSPECT}"
