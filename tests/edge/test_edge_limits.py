@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pyramidion.web.limits import Admission
+from pyramidion.web.limits import Admission, JsonMemory
 from pyramidion.web.logs import logged
 from tests.client.service import Service
 from tests.edge.conftest import ASKER, LIMITS, Edge, line
@@ -53,6 +53,17 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_back(edge: Edge) -> No
     answer = edge.post(LATE, asked(1))
     refused(answer, 429, "BusyError")
     assert 1 <= int(answer.headers["Retry-After"]) <= 1_000
+
+
+def test_json_is_counted_by_the_memory_of_its_values(edge: Edge) -> None:
+    body = json.dumps(asked(5)).encode()
+    need = JsonMemory().add(body)
+    limited(edge, held_bytes=2 * need)
+    edge.made.admission.hold(2 * need - len(body))  # another body, beside which the bytes fit
+    refused(edge.post(LATE, asked(5)), 429, "BusyError")
+    edge.made.admission.release(2 * need - len(body))
+    assert edge.post(LATE, asked(5)).status_code == 200
+    assert edge.made.admission.held == 0
 
 
 def test_one_token_does_not_wait_for_another(edge: Edge) -> None:

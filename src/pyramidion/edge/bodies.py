@@ -14,7 +14,7 @@ from pyramidion.web.bodies import ARROW, JSON, json_from, refuse_many
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import refusal
 
-LIMITS = Limits(body_bytes=16 << 20, rows=100_000, held_bytes=256 << 20)
+LIMITS = Limits(body_bytes=16 << 20, rows=100_000, held_bytes=512 << 20)
 """What an edge takes, where nobody says otherwise: less than a service, which takes bulk."""
 SPOKEN = (JSON, ARROW)
 MOST = float(np.finfo(np.float32).max)

@@ -32,7 +32,7 @@ from pyramidion.serve.shortcuts import Shape
 from pyramidion.storage.hot import Receipt
 from pyramidion.web.bodies import JSON, answer, content_of
 from pyramidion.web.gate import CALLER, PLACE, finished, headed
-from pyramidion.web.limits import Limits
+from pyramidion.web.limits import JsonMemory, Limits
 from pyramidion.web.refusals import refusal, surprise
 
 ROUTE = next(route for route in routes.all if route.endpoint is observe)
@@ -113,7 +113,7 @@ class Taken:
     def _body(self) -> bytes:
         """What came. The connection keeps none of it."""
         body, self._cycle.body = bytes(self._cycle.body), bytearray()
-        self._came = len(body)
+        self._came = JsonMemory().add(body)
         self._service.admission.hold(self._came)
         return body
 

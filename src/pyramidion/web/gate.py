@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyramidion.errors import PyramidionError
+from pyramidion.errors import PyramidionError, TooLargeError
 from pyramidion.web import logs
-from pyramidion.web.limits import Admission, Limits
+from pyramidion.web.bodies import JSON, kind_of
+from pyramidion.web.limits import Admission, JsonMemory, Limits
 from pyramidion.web.metrics import Requests
 from pyramidion.web.refusals import LongError, refusal, surprise
 
@@ -98,15 +100,29 @@ class Passage:
         self._send = send
         self._begun = time.perf_counter()
         self._came = self._status = 0
+        self._json: JsonMemory | None = None
 
     async def receive(self) -> Message:
         """What comes in, as far as there is room for it."""
         message = await self._receive()
-        size = len(message.get("body", b""))
-        if size:
-            self._came += size
-            self._service.admission.hold(size)
+        part = message.get("body", b"")
+        if part:
+            self._hold(part)
         return message
+
+    def _hold(self, part: bytes) -> None:
+        """Count what a part of the body takes in memory until the request is answered."""
+        if not self._came and kind_of(Request(self._scope)) == JSON:
+            self._json = JsonMemory()
+        size = len(part) if self._json is None else self._json.add(part)
+        most = self._service.limits.held_bytes
+        if self._json is not None and self._came + size > most:  # it would not fit alone either
+            raise TooLargeError(
+                f"the values of this JSON body take more than the {most >> 20} MB that there are "
+                f"for bodies; send fewer rows in a request, or Arrow"
+            )
+        self._came += size
+        self._service.admission.hold(size)
 
     async def send(self, message: Message) -> None:
         """What goes out, under the headers that all answers have."""

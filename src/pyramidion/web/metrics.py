@@ -42,11 +42,11 @@ class Requests:
         )
         held = Gauge(
             "pyramidion_held_bytes",
-            "bytes of bodies that are held, in whole MB",
+            "memory of bodies that are held, in steps of 32 MB",
             registry=self.registry,
         )
-        # In whole MB: how long one body is tells of its rows, and numbers are kept beyond them.
-        held.set_function(lambda: admission.held >> 20 << 20)
+        # In large steps: how long one body is tells of its rows, and numbers are kept beyond them.
+        held.set_function(lambda: admission.held >> 25 << 25)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered, or its caller left."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import BusyError
+from pyramidion.serve import routing
 from pyramidion.web import limits as bounds
-from pyramidion.web.limits import MANY, SLOTS, Admission, Limits, Rate
+from pyramidion.web.bodies import JSON, json_from
+from pyramidion.web.limits import MANY, SLOTS, Admission, JsonMemory, Limits, Rate
 from tests.serve.security.guarded import ARROW_IN, STREAM, Guarded, arrow_bytes, code_of
-from tests.store.stores import rows
+from tests.serve.services import told_rows
+from tests.store.stores import START, rows
 from tests.waiting import PATIENCE
 
 
@@ -159,6 +165,108 @@ def test_what_was_held_is_given_back_whatever_came_of_it(guarded: Guarded) -> No
         guarded.client.post(f"/v1/streams/{STREAM}/observations", content=body)
     assert guarded.service.admission.held == 0
     assert set(guarded.service.admission.answering.values()) == {0}
+
+
+def repeated(one: bytes, size: int = 1 << 18) -> bytes:
+    return b"[" + b",".join([one] * (size // (len(one) + 1))) + b"]"
+
+
+def entries(number: int, value: bytes) -> bytes:
+    return b"{" + b",".join(b'"%c":%s' % (97 + n, value) for n in range(number)) + b"}"
+
+
+DOCUMENTS = {
+    "rows": repeated(b'{"hour":7.25,"colour":"green","size":"xl","y":1}'),
+    "short rows": repeated(b'{"":1}'),
+    "empty rows": repeated(b"{}"),
+    **{f"rows of {n}": repeated(entries(n, b"1.5")) for n in (1, 5, 6, 10, 11, 21, 22)},
+    "rows of other names": b"["
+    + b",".join(b'{"%x":1.5}' % n for n in range(65_536, 84_000))
+    + b"]",
+    "one row of many names": b"{"
+    + b",".join(b'"%x":1.5' % n for n in range(65_536, 87_383))
+    + b"}",
+    "nested objects": repeated(b'{"":' * 200 + b"1" + b"}" * 200),
+    "nested lists": repeated(b"[" * 200 + b"]" * 200),
+    "lists": repeated(b"[]"),
+    **{f"lists of {n}": repeated(b"[" + b",".join([b"1"] * n) + b"]") for n in (1, 2, 5, 9)},
+    "fractions": repeated(b"0.5"),
+    "whole numbers": repeated(b"1234"),
+    "short texts": repeated(b'"ab"'),
+    "texts": repeated('"\u00e9\u20ac"'.encode()),
+    "wide texts": repeated('"\U0001f600aaaaaaaaaaaaaa"'.encode()),
+    "escaped texts": repeated(b'"\\ud83d\\ude00aaaaaaaaa"'),
+    "one text": b'"' + b"a" * (1 << 18) + b'"',
+    "one wide text": b'"' + b"a" * (1 << 18) + '\U0001f600"'.encode(),
+}
+
+
+def traced(parse: Callable[[], object]) -> int:
+    """The most memory that parsing takes at once."""
+    tracemalloc.start()
+    try:
+        parse()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_json_takes_no_more_memory_than_it_is_counted_for(document: str) -> None:
+    body = DOCUMENTS[document]
+    bound = JsonMemory().add(body)
+    # 4 KB for what the parser keeps itself.
+    assert len(body) + traced(lambda: json_from(body, JSON)) <= bound + 4_096
+
+
+@given(st.sampled_from(sorted(DOCUMENTS)), st.lists(st.integers(0, 1 << 18), max_size=5))
+def test_json_in_parts_is_counted_as_a_whole(document: str, cuts: list[int]) -> None:
+    body = DOCUMENTS[document]
+    ends = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    memory = JsonMemory()
+    assert sum(memory.add(body[a:b]) for a, b in pairwise(ends)) == JsonMemory().add(body)
+
+
+def test_large_json_bodies_are_read_one_after_the_other(
+    fresh: Callable[..., Guarded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = json.dumps(told_rows(2_000, START)).encode()
+    need = JsonMemory().add(many)
+    guarded = fresh(Limits(held_bytes=2 * need - 1))
+    read, reading, go_on = routing.rows_from, threading.Semaphore(0), threading.Event()
+
+    def slowly(*given: Any) -> Any:
+        reading.release()
+        go_on.wait(PATIENCE)
+        return read(*given)
+
+    monkeypatch.setattr(routing, "rows_from", slowly)
+    path, token, answers = f"/v1/streams/{STREAM}/observations", guarded.token("observe"), []
+
+    def send() -> None:
+        answers.append(guarded.ask("POST", path, token=token, content=many))
+
+    with guarded.client:
+        first = threading.Thread(target=send)
+        first.start()
+        assert reading.acquire(timeout=PATIENCE)
+        assert guarded.service.admission.held == need
+        refused = [guarded.ask("POST", path, token=token, content=many) for _ in range(3)]
+        go_on.set()
+        first.join()
+        after = guarded.ask("POST", path, token=token, content=many)
+    told = [(each.status_code, each.headers["retry-after"]) for each in refused]
+    assert told == [(429, "1")] * 3
+    assert [answers[0].status_code, after.status_code] == [200, 200]
+    assert guarded.service.admission.held == 0
+
+
+def test_json_that_never_fits_is_too_large(fresh: Callable[..., Guarded]) -> None:
+    guarded = fresh(Limits(held_bytes=1 << 20))
+    nested = DOCUMENTS["nested objects"]
+    answer = guarded.ask("POST", f"/v1/streams/{STREAM}/observations", "observe", content=nested)
+    assert (answer.status_code, code_of(answer)) == (413, "TooLargeError")
+    assert guarded.service.admission.held == 0
 
 
 @pytest.mark.parametrize(
