@@ -101,7 +101,7 @@ def edge(
     server = Server(config, threading.Event(), room, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    wait_for(lambda: server.started)
+    wait_for(lambda: server.started and not copies.lacking())
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     bearer = {"Authorization": f"Bearer {ASKER}"}
     with httpx.Client(base_url=url, headers=bearer, timeout=PATIENCE) as http:

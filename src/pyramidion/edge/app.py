@@ -79,7 +79,8 @@ def _routes(edge: Edge) -> list[Route]:
         stream, name = request.path_params["stream"], request.path_params["model"]
         model = copies.model(stream, name)
         told: dict[str, Any] = {"model": name, "version": model.version}
-        if isinstance(rows, dict | np.ndarray):  # one row is answered sooner than handed over
+        one = isinstance(rows, dict | np.ndarray)  # is answered sooner than handed over
+        if one and copies.is_loaded(stream, name):
             return answer(told | _predicted(copies, stream, model, rows))
         return answer(
             told | await to_thread.run_sync(lambda: _predicted(copies, stream, model, rows))

@@ -2,15 +2,18 @@
 
 A thread looks after them. While the service does not answer, those at hand serve until they
 expire; a model that the service has no more, or that it trains again without rows that were
-erased, is dropped at once.
+erased, is dropped at once. The thread also has each model predict made-up rows, so that no kernel
+is compiled while a request waits in the event loop.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -22,6 +25,7 @@ from pyramidion.client import Client, FreshSnapshot
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import ExpiredError, FormatError, MissingError, PyramidionError
 from pyramidion.expiry import HighWater
+from pyramidion.schema import Continuous
 from pyramidion.signed import refuse_older, unsign
 
 SECOND = 1_000_000
@@ -31,6 +35,9 @@ KIND = "model"
 LOG = logging.getLogger("pyramidion.edge")
 HASTE = 0.5  # seconds between looks where something is missing
 NOTHING = "it has not come from the service yet"
+LOADING = "its kernels are being loaded"
+VALUES: tuple[Any, ...] = ("a", 7, 1 << 63, 7.5, True, None)
+"""One of each type that a value in JSON can have, and that has kernels of its own."""
 
 
 class Revived(Protocol):
@@ -86,6 +93,7 @@ class HeldModel:
         self.stream, self.name = stream, name
         self.trouble = NOTHING
         self._held: Revived | None = None
+        self._loaded: tuple[weakref.ref[Snapshot], weakref.ref[Revived]] | None = None
         self._newest = 0  # when the newest one that was taken was signed
         self._whole = 0
 
@@ -111,6 +119,25 @@ class HeldModel:
         """When the one at hand ends; None where there is none that answers."""
         held = self._held
         return None if held is None or held.expired else held.expires
+
+    @property
+    def loading(self) -> bool:
+        """Whether it has predicted nothing yet, so that its kernels may not be there."""
+        return self._loaded is None
+
+    def is_loaded(self, snapshot: Snapshot) -> bool:
+        """Whether the one at hand has predicted from these tables, so that no kernel is missing."""
+        loaded = self._loaded
+        return loaded is not None and loaded[0]() is snapshot and loaded[1]() is self._held
+
+    def load(self, snapshot: Snapshot) -> Iterator[None]:
+        """Predict made-up rows, which compiles every kernel that a row needs."""
+        model = self.current()
+        for predict in _predictions(model, snapshot):
+            with suppress(PyramidionError):  # such as of a text where numbers are
+                predict()
+            yield
+        self._loaded = weakref.ref(snapshot), weakref.ref(model)
 
     def renew(self, time: HighWater) -> None:
         """Take what the service has now, if that is another; drop what it has no more."""
@@ -147,6 +174,22 @@ class HeldModel:
         """Whether the model at hand is the service's, and lives for a while."""
         held = None if self.lacking else self._held
         return held is not None and told.get("version") == held.version and now < self._whole
+
+
+def _predictions(model: Revived, snapshot: Snapshot) -> Iterator[Callable[[], object]]:
+    """Predictions of one row, with values of each type."""
+    features = snapshot.encoder.schema.features
+    rows: list[dict[str, Any]] = [{}]
+    for value in VALUES:
+        rows.append({each.name: value for each in features})
+        mixed = {each.name: 7.5 if isinstance(each, Continuous) else value for each in features}
+        rows.append(mixed)
+    for row in rows:
+        yield partial(model.predict, snapshot, [row])
+        if model.classes:
+            yield partial(model.predict_proba, snapshot, [row])
+    if model.classes:
+        yield partial(model.proba_one, np.zeros(len(snapshot.names), dtype=np.float32), snapshot)
 
 
 class Copies:
@@ -218,6 +261,10 @@ class Copies:
             raise MissingError(f"this edge has no model of this name; {remedy}")
         return found.current()
 
+    def is_loaded(self, stream: str, name: str) -> bool:
+        """Whether a model predicts without compiling a kernel, which takes seconds."""
+        return self._models[stream, name].is_loaded(self.snapshot(stream))
+
     def lacking(self) -> dict[str, str]:
         """What does not answer now, and why."""
         found = {}
@@ -229,6 +276,8 @@ class Copies:
         for (stream, name), model in list(self._models.items()):
             if model.lacking:
                 found[f"{stream}/{name}"] = model.trouble or "its time is over"
+            elif model.loading:
+                found[f"{stream}/{name}"] = LOADING
         return found
 
     def told(self) -> list[Told]:
@@ -283,9 +332,25 @@ class Copies:
             LOG.info("%s at hand", what, extra={"stream": stream})
 
     def _keep(self) -> None:
+        self._load()
         while not self._stop.wait(self._pause()):
             with suppress(Exception):  # whatever it was, the next look may fare better
                 self.look()
+            self._load()
+
+    def _load(self) -> None:
+        """Load the kernels of models or tables that are new, in this thread and in no other."""
+        for (stream, name), model in list(self._models.items()):
+            try:
+                snapshot = self.snapshot(stream)
+                for _ in () if model.is_loaded(snapshot) else model.load(snapshot):
+                    if self._stop.is_set():
+                        return
+            except ExpiredError:
+                continue  # it is loaded when it has come
+            except Exception as problem:  # a full disk, or no memory; the next look tries again
+                about = {"stream": stream, "trouble": type(problem).__name__}
+                LOG.error("kernels of model %s failed to load", name, extra=about)
 
     def _pause(self) -> float:
         """Seconds until the next look: soon where something is missing, or about to expire."""
