@@ -14,6 +14,7 @@ even as the context of ours.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -52,7 +53,7 @@ _NOTHING = {type(None)}
 _PLAIN = {str, int, float, bool, bytes}
 
 # Kinds in a MIXED column beside those of hashed values, which do not tell True from 1.
-_UUID, _DECIMAL, _SHORT, _FLAG, _WHOLE, _UNREADABLE, _ABSENT = range(249, 256)
+_DATE, _UUID, _DECIMAL, _SHORT, _FLAG, _WHOLE, _UNREADABLE, _ABSENT = range(248, 256)
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,9 @@ def _kept(value: object) -> tuple[int, bytes]:
         return _DECIMAL, str(value).encode()
     if isinstance(value, UUID):
         return _UUID, value.bytes
+    day = value.item() if isinstance(value, np.datetime64) else value
+    if isinstance(day, dt.date) and not isinstance(day, dt.datetime):
+        return _DATE, day.isoformat().encode()
     if type(value) is int and not -(1 << 63) <= value < 1 << 64:
         return _WHOLE, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
     try:
@@ -296,6 +300,8 @@ def _value(kind: int | None, payload: bytes | None) -> object:
             return np.frombuffer(payload, payload[:1].decode(), offset=1)[0]
         if kind == _UUID:
             return UUID(bytes=payload)
+        if kind == _DATE:
+            return dt.date.fromisoformat(payload.decode())
         return Decimal(payload.decode()) if kind == _DECIMAL else restored(kind, payload)
     except (TypeError, ValueError, ArithmeticError, IndexError):
         return NO_VALUE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -15,13 +16,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyramidion import Categorical, Continuous, Label, Schema, Settings, records
-from pyramidion.errors import FormatError
+from pyramidion.errors import FormatError, ObservationError
+from pyramidion.hashing_values import UnfitError, by_text
 from pyramidion.observations import Door
+from pyramidion.spelling import BY_TYPE
 from tests.store.inspect import populating
 from tests.store.stores import START, Stand, cells, exact, same
 
 SCHEMA = Schema(time="t", label=Label("y", classes=[0, 1]), features=[Categorical("a")])
 DOOR = Door(SCHEMA, Settings(epsilon=1.0), b"a secret of the stream")
+OLD_DOOR = Door(SCHEMA, Settings(epsilon=1.0), b"a secret of the stream", BY_TYPE)
+"""Of a stream that knows values by their type, of which more can be counted."""
 
 WHOLE = st.integers(-(2**63), 2**64 - 1)
 MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
@@ -57,6 +62,16 @@ def keys_of(door: Door, data: Any) -> list[int]:
     return found.keys(0, 0, len(found)).tolist()
 
 
+def fit(values: list[object]) -> list[object]:
+    """The values that have a text to be known by."""
+    found = []
+    for value in values:
+        with suppress(UnfitError):
+            by_text(value)
+            found.append(value)
+    return found
+
+
 def stored(door: Door, data: Any) -> Any:
     """Rows as they come back from disk."""
     _, batch = door.arrivals(data)
@@ -72,14 +87,16 @@ def stored(door: Door, data: Any) -> Any:
 @example([np.datetime64(2**54, "s"), "beside another type"])
 @example([np.timedelta64(2**54, "s"), "beside another type"])
 def test_mixed_values_give_the_same_keys_from_disk(values: list[object]) -> None:
-    data = [{"t": START, "y": 0, "a": value} for value in values]
-    assert keys_of(DOOR, stored(DOOR, data)) == keys_of(DOOR, data)
+    for door, some in ((OLD_DOOR, values), (DOOR, fit(values))):
+        data = [{"t": START, "y": 0, "a": value} for value in some]
+        assert keys_of(door, stored(door, data)) == keys_of(door, data)
 
 
 @given(st.lists(VALUES, max_size=20))
 def test_a_dict_of_mixed_columns_gives_the_same_keys_from_disk(values: list[object]) -> None:
-    data = {"t": [START] * len(values), "y": [0] * len(values), "a": values}
-    assert keys_of(DOOR, stored(DOOR, data)) == keys_of(DOOR, data)
+    for door, some in ((OLD_DOOR, values), (DOOR, fit(values))):
+        data = {"t": [START] * len(some), "y": [0] * len(some), "a": some}
+        assert keys_of(door, stored(door, data)) == keys_of(door, data)
 
 
 def test_rows_that_were_left_out_are_not_on_disk() -> None:
@@ -114,13 +131,24 @@ COLUMNS = {
 }
 
 
+UNFIT = {
+    *("small floats", "decimals", "wide decimals", "timestamps", "seconds", "times", "durations")
+}
+"""Columns of values that have no text to be known by."""
+
+
+@pytest.mark.parametrize("door", [DOOR, OLD_DOOR], ids=["text", "type"])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_arrow_columns_give_the_same_keys_from_disk(name: str) -> None:
+def test_arrow_columns_give_the_same_keys_from_disk(name: str, door: Door) -> None:
+    if door is DOOR and name in UNFIT:
+        with pytest.raises(ObservationError):
+            keys_of(door, pa.table({"t": [START] * 3, "y": [0] * 3, "a": COLUMNS[name]}))
+        return
     for column in (COLUMNS[name], pa.chunked_array([COLUMNS[name][1:], COLUMNS[name]])):
         size = len(column)
         data = pa.table({"t": [START] * size, "y": [0] * size, "a": column})
-        assert keys_of(DOOR, stored(DOOR, data)) == keys_of(DOOR, data)
-        assert keys_of(DOOR, stored(DOOR, data.slice(1, 2))) == keys_of(DOOR, data)[1:3]
+        assert keys_of(door, stored(door, data)) == keys_of(door, data)
+        assert keys_of(door, stored(door, data.slice(1, 2))) == keys_of(door, data)[1:3]
 
 
 TIMES = st.one_of(
@@ -156,7 +184,7 @@ RICH_ROWS = st.fixed_dictionaries(
         "t": TIMES,
         "y": st.sampled_from(["no", "yes", 3, 3.0, Decimal(3)]),
         "score": NUMBERS,
-        "a": VALUES,
+        "a": VALUES.filter(lambda value: bool(fit([value]))),
         "size": st.none() | NUMBERS,
         "p": st.floats(0.05, 1.0) | st.decimals("0.05", 1, places=3) | st.just(1),
     }
@@ -180,9 +208,8 @@ def test_a_store_of_mixed_values_counts_them_the_same_after_reopening(stand: Sta
         1,
         2.5,
         b"x",
-        Decimal("1.1"),
-        dt.datetime(2020, 1, 1),
-        dt.time(1),
+        Decimal("1.00"),
+        dt.date(2020, 1, 1),
         UUID(int=7),
     ]
     data = [
@@ -215,7 +242,7 @@ PUBLIC_ROWS = st.fixed_dictionaries(
         "a": st.none() | SHORT | WHOLE,
         "b": st.none() | st.sampled_from(["x", "a longer value"]),
         "size": st.none() | st.floats(-100, 100) | st.integers(-100, 100),
-        "who": SHORT | WHOLE,
+        "who": SHORT.filter(bool) | WHOLE,
     }
 )
 PUBLIC_DOOR = Door(PUBLIC, Settings(epsilon=1.0), b"a secret of the stream")
