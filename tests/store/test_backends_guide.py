@@ -96,14 +96,14 @@ def test_a_redis_cluster_is_started_as_the_documents_say(rolled: Stand) -> None:
 @pytest.mark.slow
 def test_cassandra_is_started_as_the_documents_say(rolled: Stand) -> None:
     pytest.importorskip("cassandra", reason="cassandra-driver is not installed here")
-    from tests.cassandra_nodes.ring import AbsentError, _free, fetched, java
+    from tests.cassandra_nodes.ring import AbsentError, fetched, java
 
     try:
         fetched()
         program = java()
     except AbsentError as reason:
         pytest.skip(str(reason))
-    ports = {port: _free(["127.0.0.1"]) for port in ("9042", "7000")}
+    ports = {port: free_port() for port in ("9042", "7000")}
     text = command(rolled, ports, "CassandraDaemon").replace("\njava ", f"\n{program} ")
     text = text.replace("2>&1 &", f"2>&1 & echo $! > {rolled.folder}/pid")
     try:

@@ -47,5 +47,5 @@ class Warming:
     def close(self) -> None:
         """Load no more; waits for what is being compiled."""
         self._stop.set()
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():  # or a signal came as it started
             self._thread.join()
