@@ -10,6 +10,7 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.node_ends import close_nodes
 from pyramidion.schema import bare
+from pyramidion.storage.deletions import RESTORED, withdrawn
 from pyramidion.storage.versions import leap
 from pyramidion.superseding import drop, settle
 from pyramidion.vault.owing import forgo
@@ -58,7 +59,7 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         drop(
             store,
             lambda table: bare(table) in kept,
-            "1 chosen group" if name in chosen else f"feature or group {name!r}",
+            withdrawn(name, chosen=name in chosen),
             why,
             now,
             told=f"{'a chosen group' if name in chosen else repr(name)} was withdrawn",
@@ -85,7 +86,7 @@ def take_over(store: Lifecycle, now: int) -> None:
             leap(store.catalogue)
 
         if store.catalogue.about("copy", "") == "backup":
-            store.erase("keys of other copies", "restored from a backup", now, before=before)
+            store.erase(RESTORED, "restored from a backup", now, before=before)
         windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
         store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
         for window in store.windows.all():

@@ -30,7 +30,7 @@ from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle, owner
 from pyramidion.nodes import Node
 from pyramidion.populating import Window
-from pyramidion.storage.data_keys import OF_PERSON
+from pyramidion.storage.deletions import PERSON
 from pyramidion.superseding import settle
 
 
@@ -80,7 +80,7 @@ def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Era
             store.people.fill(keep)
 
         old = [step.key.id for step, _ in made]
-        store.erase(OF_PERSON, why, now, keys=old, before=before, after=after)
+        store.erase(PERSON, why, now, keys=old, before=before, after=after)
     reach("person.after")
     if problem is not None:
         raise problem

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.populating import Window
+from pyramidion.storage.deletions import ended
 from pyramidion.storage.hot import Step
 
 
@@ -151,11 +152,8 @@ def _end(
             if changes:
                 store.complete, store.lacking, store.published = complete, lacking, False
 
-        told = [f"populating states of window {number}" for number in _numbers(full)]
-        told += [f"noise of window {number}" for number in _numbers(empty)]
-        told += [f"populating states of node {node.number}" for node in nodes]
-        what = ", ".join([*told, "the former store key"])
-        store.erase(what, why, now, keys=keys, before=before, after=after)
+        gone = ended(_numbers(full), _numbers(empty), [node.number for node in nodes])
+        store.erase(gone, why, now, keys=keys, before=before, after=after)
 
 
 def _slot(store: Lifecycle, now: int) -> int:

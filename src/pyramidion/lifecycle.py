@@ -54,6 +54,7 @@ from pyramidion.settings import Settings
 from pyramidion.spelling import FACT as KEYED
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.deletions import Deleted, Kind, sealed_window
 from pyramidion.storage.disk import remove
 from pyramidion.storage.hot import HotWindow, Step
 from pyramidion.storage.names import Names
@@ -167,7 +168,7 @@ class Lifecycle:
         """Called before hot rows leave for good; what it raises does not keep them."""
         self.left: list[Callable[[], None]] = []
         """Called once the rows that `leaving` told of are gone."""
-        self.erasing: list[Callable[[str, str], None]] = []
+        self.erasing: list[Callable[[Kind], None]] = []
         """Called with what is erased and why, at the end of the transaction that does it."""
         self.dropping: list[Callable[[], Collection[int]]] = []
         """Called within the transaction of an erasure; the keys that each gives die with it."""
@@ -467,8 +468,7 @@ class Lifecycle:
                     self.complete, self.lacking = complete, lacking
                     self._oldest, self.published = None, False
 
-                what = f"populating states of window {number}"
-                self.erase(what, "sealed", now, before=before, after=after)
+                self.erase(sealed_window(number), "sealed", now, before=before, after=after)
             reach("seal.after")
             self.publish()
 
@@ -650,7 +650,7 @@ class Lifecycle:
 
     def erase(
         self,
-        what: str,
+        gone: Deleted,
         why: str,
         now: int,
         *,
@@ -676,7 +676,7 @@ class Lifecycle:
                     self.catalogue.run("UPDATE arenas SET current = 0 WHERE window = ?", number)
                 self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))
                 self.hot.forget(list(steps), at)
-                gone = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
+                old = self.catalogue.all("SELECT key FROM arenas WHERE current = 0")
                 self.catalogue.run("DELETE FROM arenas WHERE current = 0")
                 held = [key.id for step in steps for key in (step.key, step.once)]
                 self.sum_tables(windows)
@@ -685,8 +685,8 @@ class Lifecycle:
                 self.readings.forget(windows, *PURPOSES)
                 held += [key for drop in self.dropping for key in drop()]
                 for call in self.erasing:
-                    call(what, why)
-                return [*held, *keys, *(row["key"] for row in gone)]
+                    call(gone.kind)
+                return [*held, *keys, *(row["key"] for row in old)]
 
             def forgotten() -> None:
                 self._oldest = None
@@ -695,7 +695,7 @@ class Lifecycle:
                     self.hot.forgotten(list(steps))
                 after()
 
-            self.keys.erase(what, why, self.present, forget, forgotten, self._remove_strangers)
+            self.keys.erase(gone, why, self.present, forget, forgotten, self._remove_strangers)
 
     def sum_tables(self, windows: Collection[int]) -> None:
         """Of windows that end, names and shares of tables go where they tell what was read;

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.nodes import Node
+from pyramidion.storage.deletions import sealed_node
 
 
 def over(store: Lifecycle, now: int) -> list[Node]:
@@ -58,8 +59,7 @@ def _seal(store: Lifecycle, node: Node, now: int) -> None:
                 store.nodes.nodes.pop(number)
             store.complete, store.lacking, store.published = complete, lacking, False
 
-        what = f"populating states of node {number}"
-        store.erase(what, "sealed", now, before=before, after=after)
+        store.erase(sealed_node(number), "sealed", now, before=before, after=after)
     reach("node.after")
     store.publish()
 

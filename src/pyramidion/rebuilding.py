@@ -25,6 +25,7 @@ from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.observations import Observations
 from pyramidion.privacy.birth import Birth
+from pyramidion.storage.deletions import rebuilt
 
 PURPOSE = "rebuild"
 
@@ -185,4 +186,4 @@ def _swap(
             store.lacking = lacking
             store.change(complete, f"window {window} was rebuilt")
 
-        store.erase(f"former tables of window {window}", why, now, before=before, after=after)
+        store.erase(rebuilt(window), why, now, before=before, after=after)

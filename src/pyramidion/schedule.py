@@ -17,6 +17,7 @@ from pyramidion.node_ends import close_nodes, over
 from pyramidion.nodes import Node
 from pyramidion.populating import Window
 from pyramidion.storage.data_keys import PAST
+from pyramidion.storage.deletions import expired
 from pyramidion.storage.hot import Step
 from pyramidion.superseding import drop_bins, superseded
 from pyramidion.trials import drop_failed, drop_orphans
@@ -168,10 +169,9 @@ class Schedule:
         done.checkpoints += self._checkpoint_before(steps)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
         done.retired = past
-        told = [f"hot step {step.number}" for step in steps]
-        told += [f"window {number}" for number in past]
-        told += [f"node {number}" for number in store.nodes_over(past, "retired")]
-        store.erase(", ".join(told), PAST, now, steps=steps, windows=past)
+        nodes = store.nodes_over(past, "retired")
+        gone = expired([step.number for step in steps], past, nodes)
+        store.erase(gone, PAST, now, steps=steps, windows=past)
         later = self._left()
         problem = problem or later
         if problem is not None:

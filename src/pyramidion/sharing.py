@@ -29,6 +29,7 @@ from pyramidion.storage.blocks import Blocks, Generation
 from pyramidion.storage.cards import card_bytes
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey
+from pyramidion.storage.deletions import LOST, SHARED
 from pyramidion.storage.tables import TableStore, tables_at
 
 ABOUT = "shared"
@@ -107,8 +108,7 @@ class Sharing:
                 self._catalogue.run("UPDATE shared SET key = NULL")
                 self._catalogue.run("DELETE FROM about WHERE name = ?", ABOUT)
 
-            what = "the keys of shared tables"
-            self._store.erase(what, "shared no more", now, keys=keys, before=before)
+            self._store.erase(SHARED, "shared no more", now, keys=keys, before=before)
         self._delete()
         self._tables.close()
         self._tables = None
@@ -209,7 +209,7 @@ class Sharing:
         def before() -> None:
             self._catalogue.run("UPDATE shared SET key = NULL WHERE name = ?", name)
 
-        self._store.erase("the key of shared tables", "lost", now, keys=[key], before=before)
+        self._store.erase(LOST, "lost", now, keys=[key], before=before)
 
     def _forget_strangers(self, tables: TableStore) -> None:
         """What a crash left before the catalogue knew it: nobody has its key."""

@@ -12,7 +12,7 @@ from pyramidion.clocks import ClockStatus
 from pyramidion.guarantee import Guarantee
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.serving import guarantee
-from pyramidion.storage.data_keys import OF_PERSON, OF_VAULT, PAST
+from pyramidion.storage.deletions import Kind
 
 if TYPE_CHECKING:
     from pyramidion.shards import ShardStatus
@@ -62,13 +62,12 @@ class Deletion:
     holder: str
     at: int
     done: int | None
+    kind: Kind
 
     @property
     def of_person(self) -> bool:
         """Whether a person was erased: from the hot rows, or from a file of the vault."""
-        if self.what.startswith(OF_VAULT):  # how older versions recorded that
-            return self.why != PAST
-        return self.what.startswith(OF_PERSON)
+        return self.kind == "person"
 
 
 COUNTED = ("populating", "sealed", "retired")
@@ -211,7 +210,7 @@ def status_of(
     ]
     spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
     behind = lifecycle.tables.behind(lifecycle.lacking)
-    deletions = catalogue.all("SELECT what, why, holder, at, done FROM deletions ORDER BY id")
+    deletions = catalogue.all("SELECT what, why, holder, at, done, kind FROM deletions ORDER BY id")
     return Status(
         path=str(path),
         at=now,

@@ -15,6 +15,7 @@ from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import Schema, bare
+from pyramidion.storage.deletions import Deleted, bins
 from pyramidion.storage.table_files import NewFile
 
 FILLED = 2
@@ -88,7 +89,7 @@ def drop_bins(
     drop(
         store,
         lambda name: bare(name) not in moving or read_from(name) not in reads,
-        f"bins read from window {', '.join(map(str, reads))} and tables in them",
+        bins(reads),
         why,
         now,
         told="bins of its tables were read anew",
@@ -106,7 +107,7 @@ def drop_bins(
 def drop(
     store: Lifecycle,
     stays: Callable[[str], bool],
-    what: str,
+    gone: Deleted,
     why: str,
     now: int,
     *,
@@ -126,8 +127,8 @@ def drop(
         settle(store, now)
         sealed = _sealed(store, stays, damaged)
         populating = {n: _less(w.arena, stays) for n, w in store.populating.items()}
-        gone = [n for n, arena in (sealed | populating).items() if arena is None]
-        nodes, taking = _nodes(store, stays, gone)
+        emptied = [n for n, arena in (sealed | populating).items() if arena is None]
+        nodes, taking = _nodes(store, stays, emptied)
         complete, lacking = _complete(store, sealed, stays, nodes)
         written, last = _files(store, complete, sealed, populating), store.last_batch()
         written += _node_files(store, nodes, taking)
@@ -136,7 +137,7 @@ def drop(
         def changed() -> None:
             before()
             store.tables.supersede("complete")
-            for number in gone:
+            for number in emptied:
                 _empty(store, number, now)
             store.forget_nodes(n for n, arena in (nodes | taking).items() if arena is None)
             for file in written:
@@ -162,7 +163,7 @@ def drop(
             store.lacking = lacking
             store.change(complete, told)
 
-        store.erase(what, why, now, keys=keys, before=changed, after=dropped)
+        store.erase(gone, why, now, keys=keys, before=changed, after=dropped)
         store.publish()
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.storage.deletions import DAMAGED
 
 NOT_THE_SUM = "the complete tables are not the sum of the sealed windows"
 CANNOT_BE_READ = "could not be read"
@@ -156,5 +157,5 @@ def _write_anew(store: Lifecycle, lost: set[int], nodes: Collection[int], now: i
                 store.lacking = frozenset()
                 store.change(complete, "the complete tables were mended")
 
-        store.erase("damaged table files", CANNOT_BE_READ, now, before=before, after=after)
+        store.erase(DAMAGED, CANNOT_BE_READ, now, before=before, after=after)
     store.publish()

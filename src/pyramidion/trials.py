@@ -23,6 +23,7 @@ from pyramidion.counts.trials import SURE, Across, Agreement, gain, gain_across,
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.lifecycle import Lifecycle
 from pyramidion.schema import bare
+from pyramidion.storage.deletions import dropped
 from pyramidion.storage.readings import Reading
 from pyramidion.superseding import drop
 
@@ -213,7 +214,7 @@ def _drop(
     drop(
         store,
         lambda table: bare(table) not in gone,
-        f"{len(gone)} chosen group{'s' if len(gone) != 1 else ''}",
+        dropped(len(gone)),
         why,
         now,
         told="chosen groups were dropped",

@@ -14,7 +14,6 @@ after a crash looks first whether the entry is there: nothing is told twice.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,14 +25,20 @@ from pyramidion.audit_log import AuditLog
 from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.deletions import Kind
 
 T = TypeVar("T")
 
 UNTOLD = "untold"
 """The fact in the catalogue that holds the notes."""
 MOST_WHY = 1_000  # letters of a reason that the audit log keeps
-SEALED = re.compile(r"populating states of window \d+")
-"""What is erased when a window is sealed, which a verb may do first: that is not what it does."""
+ERASURES: dict[str, Kind] = {
+    "tables.withdrawn": "withdrawn",
+    "tables.rebuilt": "rebuilt",
+    "person.erased": "person",
+    "store.reseeded": "ended",
+}
+"""Which erasure does what an entry tells. A verb may seal windows first: that is not it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Untold:
         self._known = 0
         with suppress(FormatError, StorageError):
             self._known = log.length
-        self._deed: tuple[str, Note] | None = None
+        self._deed: Note | None = None
 
     # --- what is done -----------------------------------------------------------------------
 
@@ -71,22 +76,26 @@ class Untold:
         """
         told = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in facts.items()}
         refuse_unusable(kind, at, told)
-        self._deed = str(facts.get("why")), Note(kind, at, told, self._known)
+        self._deed = Note(kind, at, told, self._known)
         try:
             done = verb()
         except BaseException:
             self._deed = None
             self.make_up()
             raise
-        self.erased("", str(facts.get("why")))  # where nothing was erased it is noted here
+        self._note_deed()  # where nothing was erased
         reach("log.noted")
         self.tell()
         return done
 
-    def erased(self, what: str, why: str) -> None:
+    def erased(self, kind: Kind) -> None:
         """An erasure is being done: the one of a verb, or another; within its transaction."""
-        if self._deed is not None and self._deed[0] == why and not SEALED.fullmatch(what):
-            note, self._deed = self._deed[1], None
+        if self._deed is not None and ERASURES.get(self._deed.kind) == kind:
+            self._note_deed()
+
+    def _note_deed(self) -> None:
+        note, self._deed = self._deed, None
+        if note is not None:
             self._keep(note)
 
     def note(self, kind: str, at: int, **facts: Fact) -> None:

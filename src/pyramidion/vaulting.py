@@ -74,7 +74,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         store.schema.time,
     )
     vault: Vault = _part("vault").Vault(told, surroundings)
-    store.erasing.append(lambda *_: vault.losing())
+    store.erasing.append(lambda _: vault.losing())
     return vault
 
 

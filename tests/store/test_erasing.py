@@ -64,7 +64,7 @@ def public(store: Pyramid) -> str:
         "arenas": "kind, window, after, current, tables",
         "steps": "number, slot, start, rows",
         "batches": "number, step, rows, arrived, length(sealed)",
-        "deletions": "what, why, at, done",
+        "deletions": "kind, ids, what, why, at, done",
         "keys": "purpose, length(wrapped)",
         "uncounted": "block, length(sealed)",
         "ledger": "*",

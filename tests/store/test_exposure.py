@@ -20,7 +20,7 @@ from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import SchemaError, StorageError
 from pyramidion.exposure import exposure_of, persons_of
 from pyramidion.exposure.exposed import Exposure
-from pyramidion.exposure.lives import LEFT, SEALED, Came, StepLife
+from pyramidion.exposure.lives import Came, StepLife
 from pyramidion.exposure.text import sentences
 from pyramidion.files import DataFile
 from pyramidion.replay import Replay, in_order
@@ -452,16 +452,6 @@ def test_what_another_copy_saw_is_told_as_a_gap(stand: Stand) -> None:
     assert [(gap.start, gap.stop) for gap in found.gaps] == [noon]
     assert not found.exact
     assert restored.exposure(START + 2 * DAY, START + 3 * DAY).gaps == ()
-
-
-def test_the_name_of_a_feature_is_no_deletion_record() -> None:
-    for name in ("x', window 1", "x, window 1, y", "hot step 1"):
-        assert not LEFT.fullmatch(f"feature or group {name!r}")
-        assert not SEALED.fullmatch(f"feature or group {name!r}")
-    assert LEFT.fullmatch("hot step 3, hot step 4, window 1")
-    assert SEALED.fullmatch(
-        "populating states of window 4, noise of window 5, the former store key"
-    )
 
 
 def test_a_column_that_was_withdrawn_since_is_told(stand: Stand) -> None:

@@ -40,7 +40,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 9
+    assert version(stand.path) == module.FORMAT == 10
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
@@ -146,6 +146,7 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
             "DROP TABLE shared; DROP TABLE members; "
             "ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
             "ALTER TABLE batches DROP COLUMN came; ALTER TABLE batches DROP COLUMN since;"
+            "ALTER TABLE deletions DROP COLUMN kind; ALTER TABLE deletions DROP COLUMN ids;"
             "ALTER TABLE past_steps DROP COLUMN came_first;"
             "ALTER TABLE past_steps DROP COLUMN came_last;"
             "UPDATE about SET value = json_remove(value, '$.windows', '$.tree_radix', "

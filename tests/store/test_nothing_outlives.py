@@ -92,7 +92,7 @@ CATALOGUE = {
         **dict.fromkeys(("key", "once", "file"), DRAWN),
     },
     "batches": {
-        **dict.fromkeys(("number", "step", "rows", "arrived", "came"), PUBLIC),
+        **dict.fromkeys(("number", "step", "rows", "arrived", "came", "since"), PUBLIC),
         "sealed": HOT,
     },
     "arrivals": {**dict.fromkeys(("batch", "place"), PUBLIC), "once": HOT},
@@ -100,7 +100,9 @@ CATALOGUE = {
         **dict.fromkeys(("id", "window", "kind", "amount", "at", "why"), PUBLIC),
         "purpose": f"{PUBLIC}; or {CHOSEN}, until they or their window go",
     },
-    "deletions": dict.fromkeys(("id", "what", "why", "holder", "at", "done"), PUBLIC),
+    "deletions": dict.fromkeys(
+        ("id", "what", "why", "holder", "at", "done", "kind", "ids"), PUBLIC
+    ),
     "imports": {
         "input": "a keyed hash of what is public of the files, or of a sequence's name",
         "rows": PUBLIC,
@@ -127,7 +129,7 @@ CATALOGUE = {
     },
 }
 ABOUT = {
-    **dict.fromkeys(("settings", "copy"), PUBLIC),
+    **dict.fromkeys(("settings", "copy", "keyed_by"), PUBLIC),
     "schema": f"{PUBLIC}; or {CHOSEN}, until the first of these windows is forgotten",
     "versions": PUBLIC,
     "spells": "public: when models were registered and histories replayed, names and times",
@@ -163,7 +165,7 @@ HEADER = dict.fromkeys(
 )
 """What stands in the header of an exported model; the payload is P1."""
 FILES = {
-    "lock": PUBLIC,
+    **dict.fromkeys(("lock", ".restoring"), PUBLIC),
     "catalogue.db": "see CATALOGUE",
     "catalogue.db-*": "see CATALOGUE",
     ".catalogue.db.new": "see CATALOGUE",
@@ -196,7 +198,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
     Status: {
         **dict.fromkeys(("path", "at", "hot_rows", "hot_steps", "oldest_hot"), PUBLIC),
         **dict.fromkeys(("summarised_rows", "windows", "tables", "deletions", "due"), PUBLIC),
-        **dict.fromkeys(("nodes", "clock"), PUBLIC),
+        **dict.fromkeys(("nodes", "clock", "state"), PUBLIC),
         **dict.fromkeys(("guarantee", "composed_epsilon", "composed_delta"), PUBLIC),
         "bytes": HOT,  # the lengths of hot segments are in it
         "vault": "see VaultStatus",
@@ -227,7 +229,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
         ("at", "collected", "exposed", "summarised", "retained", "gone", "locked_away", "waiting"),
         PUBLIC,
     ),
-    Deletion: dict.fromkeys(("what", "why", "holder", "at", "done"), PUBLIC),
+    Deletion: dict.fromkeys(("what", "why", "holder", "at", "done", "kind"), PUBLIC),
     Guarantee: dict.fromkeys(("level", "epsilon", "delta", "k", "windows", "unit"), PUBLIC),
     Selection: {
         "groups": CHOSEN,
@@ -304,6 +306,7 @@ VERBS: dict[type, dict[str, str]] = {
         "as_of": PAID,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
         **dict.fromkeys(("path", "schema", "settings", "replayed", "now", "clock", "due"), PUBLIC),
+        **dict.fromkeys(("keyed_by", "refuse_lost_key"), PUBLIC),
         **dict.fromkeys(("confirm_clock", "correct_clock"), VERB),
         **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
         "audit_log": "see ENTRIES",
@@ -598,7 +601,7 @@ def test_every_exported_name_is_mapped():
 
 def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known = {kind.__name__ for kind in OUTPUTS} | {"Snapshot", "Ledger", "Schema", "Settings"}
-    known |= {"Self", "None", "int", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
+    known |= {"Self", "None", "int", "str", "Path", "Iterator[Receipt]", "pa.Table", "TrainingSet"}
     known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
     known |= {"list[GroupStatus]", "Bulk", "bytes"}  # a card

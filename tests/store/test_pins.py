@@ -118,7 +118,13 @@ def test_a_catalogue_that_lost_its_pins_is_refused(stand: Stand) -> None:
     vaulted(stand)
     stand.close()
     custody(stand.path)
-    written(stand.path, "DELETE FROM keys WHERE purpose LIKE 'pin of %'", "PRAGMA user_version = 8")
+    written(
+        stand.path,
+        "DELETE FROM keys WHERE purpose LIKE 'pin of %'",
+        "ALTER TABLE deletions DROP COLUMN kind",
+        "ALTER TABLE deletions DROP COLUMN ids",
+        "PRAGMA user_version = 8",
+    )
     with pytest.raises(FormatError, match="has lost what pins its schema, settings and custodian"):
         stand.open()
 

@@ -13,7 +13,6 @@ public, and totals of noisy tables, which are paid for.
 from __future__ import annotations
 
 import math
-from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -50,7 +49,6 @@ from pyramidion.storage.spells import Spell
 
 __all__ = ["COMPONENTS", "Component", "Exposure", "exposure_of", "interval", "persons_of"]
 
-WITHDRAWN = "feature or group "
 ARRIVED = "_arrived"
 """The column of granted rows that says when each arrived, in microseconds."""
 
@@ -162,9 +160,10 @@ def _met(step: StepLife, model: Spell, start: int, stop: int) -> bool:
 def _columns(lives: Lives, known: Sequence[str], start: int) -> tuple[str, ...]:
     """The columns that raw rows had: those of now, and features whose withdrawal ended since."""
     gone = [
-        literal_eval(each.what.removeprefix(WITHDRAWN))
+        name
         for each in lives.erasures
-        if each.what.startswith(WITHDRAWN) and (each.complete is None or each.complete >= start)
+        if each.gone.kind == "withdrawn" and (each.complete is None or each.complete >= start)
+        for name in each.gone.names
     ]
     return tuple(dict.fromkeys([*known, *(name for name in gone if "," not in name)]))
 

@@ -11,7 +11,6 @@ when a step left, the deletion records. What was erased could be read until the 
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,13 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from pyramidion.lifecycle import Lifecycle
+from pyramidion.storage.deletions import Deleted, Kind
 from pyramidion.storage.spells import Spell, spells
 
-_PAST = r"(?:hot step|window|node) \d+"
-_ENDED = r"(?:populating states|noise) of (?:window|node) \d+"
-LEFT = re.compile(f"{_PAST}(?:, {_PAST})*")
-SEALED = re.compile(f"{_ENDED}(?:, {_ENDED})*(?:, the former store key)?")
-"""What the records of erasures say. Anything else, such as the name of a feature, is no match."""
-RESTORED = "keys of other copies"
+LEFT: tuple[Kind, ...] = ("expired",)
+SEALED: tuple[Kind, ...] = ("sealed", "ended")
+"""Kinds of records of what left, and of what was sealed."""
+Noun = Literal["steps", "windows", "nodes"]
 
 
 class Came(NamedTuple):
@@ -108,7 +106,7 @@ class NodeLife:
 class Erasure(NamedTuple):
     """A deletion record, and when it was complete; None: it is not."""
 
-    what: str
+    gone: Deleted
     at: int
     complete: int | None
 
@@ -121,10 +119,9 @@ class Lives:
         self.at = now
         self._horizon = now - store.settings.retention_us
         with self._catalogue.lock:  # nothing is committed meanwhile
-            self.erasures = list(
-                _erasures(self._catalogue.all("SELECT what, at, done FROM deletions ORDER BY id"))
-            )
-            self._left = _by_number(self.erasures, LEFT, "hot step")
+            query = "SELECT kind, what, ids, at, done FROM deletions ORDER BY id"
+            self.erasures = list(_erasures(self._catalogue.all(query)))
+            self._left = _by_number(self.erasures, LEFT, "steps")
             self.spells = spells(self._catalogue)
             self.steps = [*self._past_steps(), *self._hot_steps()]
             self.windows = list(self._windows())
@@ -199,8 +196,8 @@ class Lives:
             row["window"]: row["at"]
             for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
         }
-        sealed = _by_number(self.erasures, SEALED, "window")
-        erased = _by_number(self.erasures, LEFT, "window")
+        sealed = _by_number(self.erasures, SEALED, "windows")
+        erased = _by_number(self.erasures, LEFT, "windows")
         for row in self._catalogue.all("SELECT * FROM windows WHERE rows > 0 ORDER BY number"):
             number = row["number"]
             seal, end = sealed.get(number), erased.get(number)
@@ -219,7 +216,7 @@ class Lives:
             )
 
     def _nodes(self) -> Iterator[NodeLife]:
-        ended = [_by_number(self.erasures, grammar, "node") for grammar in (SEALED, LEFT)]
+        ended = [_by_number(self.erasures, kinds, "nodes") for kinds in (SEALED, LEFT)]
         born = {
             row["window"]: row["at"]
             for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
@@ -243,7 +240,7 @@ class Lives:
 
         It begins after the last row that this copy has; None: not even that is known.
         """
-        ends = [each.at for each in self.erasures if each.what == RESTORED]
+        ends = [each.at for each in self.erasures if each.gone.kind == "restored"]
         moments = [part.last for step in self.steps for part in step.came]
         # Rows that came at that very moment may be the first ones of this copy.
         return [(max((a for a in moments if a < end), default=None), end) for end in ends]
@@ -272,19 +269,19 @@ def _erasures(rows: Sequence[sqlite3.Row]) -> Iterator[Erasure]:
     dones = [row["done"] for row in rows]
     for place, row in enumerate(rows):
         ends = (done for done in islice(dones, place, None) if done and done >= row["at"])
-        yield Erasure(row["what"], row["at"], next(ends, None))
+        gone = Deleted.read(row["kind"], row["what"], row["ids"])
+        yield Erasure(gone, row["at"], next(ends, None))
 
 
 def _by_number(
-    erasures: Sequence[Erasure], grammar: re.Pattern[str], noun: str
+    erasures: Sequence[Erasure], kinds: Sequence[Kind], noun: Noun
 ) -> dict[int, Erasure]:
-    """The records that name a hot step or a window, by its number; the last one counts."""
-    number = re.compile(rf"{noun} (\d+)")
+    """The records of a hot step, a window or a node, by its number; the last one counts."""
     return {
-        int(found): each
+        number: each
         for each in erasures
-        if grammar.fullmatch(each.what)
-        for found in number.findall(each.what)
+        if each.gone.kind in kinds
+        for number in getattr(each.gone, noun)
     }
 
 

@@ -17,7 +17,8 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
                 the clock; what its rows tell is sealed under its step's key
     arrivals    which batch has what came under an idempotency key, by a keyed hash of that
     ledger      what each window spent, see `pyramidion.privacy.ledger`
-    deletions   what was erased, when by the clock, why, and in which key holder
+    deletions   what was erased, when by the clock, why, and in which key holder, see
+                `pyramidion.storage.deletions`
     imports     how far each import came, by a keyed hash of its files' names, rows and times; and
                 each numbered sequence of batches, by one of its name
     models      the recipe of each, never what it learned
@@ -44,9 +45,10 @@ from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
 from pyramidion.spelling import BY_TYPE
 from pyramidion.spelling import FACT as KEYED
+from pyramidion.storage import deletions
 from pyramidion.storage.disk import Health
 
-FORMAT = 9
+FORMAT = 10
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
@@ -129,7 +131,7 @@ CREATE TABLE imports (input BLOB PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
 {VAULT_FILES}
 {UNCOUNTED}
 {SHARED}
-{"".join(f"{each};" for each in CAME)}
+{"".join(f"{each};" for each in (*CAME, *deletions.COLUMNS))}
 """
 
 _KEYS_APART = (
@@ -165,6 +167,7 @@ MIGRATIONS: dict[int, Migration] = {
         db.execute("UPDATE past_steps SET came_first = start, came_last = stop"),
     ),
     8: lambda db: db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (KEYED, BY_TYPE)),
+    9: deletions.give_types,
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 

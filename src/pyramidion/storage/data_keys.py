@@ -25,10 +25,11 @@ from pyramidion.errors import FormatError, KeyHolderError
 from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
+from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.keys import KeyHolder, StoreKey
 
-OF_PERSON, OF_VAULT, PAST = "rows of a person", "vault file of", "past its time"
-"""How deletion records begin, of a person and of a vault's file; why something went by itself."""
+PAST = "past its time"
+"""Why something is erased by itself."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class DataKeys:
 
     def erase(
         self,
-        what: str,
+        gone: Deleted,
         why: str,
         clock: Callable[[], int],
         forget: Callable[[int], Collection[int]],
@@ -114,7 +115,7 @@ class DataKeys:
         """
         reach("erase.before")
         with self._alone():
-            self._erase(what, why, clock(), forget)
+            self._erase(gone, why, clock(), forget)
             forgotten()
             reach("erase.committed")
             self.finish(clock, unlink)
@@ -126,16 +127,14 @@ class DataKeys:
         return alone
 
     def _erase(
-        self, what: str, why: str, at: int, forget: Callable[[int], Collection[int]]
+        self, gone: Deleted, why: str, at: int, forget: Callable[[int], Collection[int]]
     ) -> None:
         def change() -> None:
             self._drop(forget(at))
             self._catalogue.run(
-                "INSERT INTO deletions (what, why, holder, at) VALUES (?, ?, ?, ?)",
-                what,
-                why,
-                self.holder.name,
-                at,
+                "INSERT INTO deletions (what, why, holder, at, kind, ids) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                *(gone.what, why, self.holder.name, at, gone.kind, gone.ids),
             )
 
         fresh = self._fresh()

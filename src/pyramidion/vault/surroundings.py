@@ -11,6 +11,7 @@ from typing import Protocol
 from pyramidion.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.hot import HotWindow
 from pyramidion.untold import Untold
 
@@ -23,7 +24,7 @@ class Erase(Protocol):
 
     def __call__(
         self,
-        what: str,
+        gone: Deleted,
         why: str,
         now: int,
         *,

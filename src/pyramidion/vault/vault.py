@@ -20,7 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyramidion.errors import SchemaError, StateError
-from pyramidion.storage.data_keys import OF_PERSON, OF_VAULT, PAST, DataKey
+from pyramidion.storage.data_keys import PAST, DataKey
+from pyramidion.storage.deletions import of_vault
 from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
@@ -199,10 +200,10 @@ class Vault:
                 self._log.note("vault.erased", at, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
-        what = ", ".join(f"{OF_VAULT} {_shown(r['first'])} to {_shown(r['last'])}" for r in rows)
-        what = f"{OF_PERSON} in {what}" if of_person else what
+        spans = [f"{_shown(row['first'])} to {_shown(row['last'])}" for row in rows]
+        files = of_vault(spans, person=of_person)
         # Without locks, too: no backup from before may bring a file back from its backlog.
-        self._parts.erase(what, why, now, keys=locks, before=forget)
+        self._parts.erase(files, why, now, keys=locks, before=forget)
         for row in rows:
             remove(self._backlog.folder, both(row["name"]))
         self._log.make_up()
