@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pyramidion.audit_log import AuditLog
@@ -71,12 +72,18 @@ class Desk:
         self.envelopes = [self.seal(f"hour-{n}", n * HOUR) for n in range(3)]
         self.broker = self.started()
 
-    def seal(self, name: str, first: int, batches: int = 4, rows: int = 1) -> Envelope:
-        """A file in the place."""
+    def seal(
+        self, name: str, first: int, batches: int = 4, rows: int = 1, random: int = 0
+    ) -> Envelope:
+        """A file in the place; so many random bytes of each value keep it from being small."""
         key = PrivateKey.new().public.sealing  # 32 random bytes
         tables = []
         for number in range(batches):
-            values = [f"{CANARY} {name} {number}"] * rows
+            noise = np.random.default_rng(number).bytes(rows * random).hex()
+            values = [
+                f"{CANARY} {name} {number}{noise[row * 2 * random : (row + 1) * 2 * random]}"
+                for row in range(rows)
+            ]
             table = pa.table({"carrier": values, "late": [number] * rows})
             at = NOON - DAY + first + number * (HOUR // batches)
             tables.append(marked(table, number, at, [(1, rows)]))

@@ -208,7 +208,8 @@ def answering() -> list[threading.Thread]:
 
 @pytest.mark.usefixtures("patient")
 def test_an_engineer_who_leaves_early_leaves_no_thread_behind(desk: Desk) -> None:
-    desk.envelopes[0] = desk.seal("large", 0, batches=8, rows=60_000)
+    # 30 MB, more than the buffers of a connection hold: who answers waits for the reader.
+    desk.envelopes[0] = desk.seal("large", 0, batches=8, rows=60_000, random=64)
     made = desk.grant(0)
     with desk.served() as address:
         for _ in range(CONNECTIONS + 4):
