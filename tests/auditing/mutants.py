@@ -346,7 +346,7 @@ MUTANTS = (
         (
             Edit(
                 "lifecycle.py",
-                'return [*held, *keys, *(row["key"] for row in gone)]',
+                'return [*held, *keys, *(row["key"] for row in old)]',
                 "return [*held, *keys]",
             ),
         ),
@@ -749,8 +749,8 @@ MUTANTS = (
         (
             Edit(
                 "vault/vault.py",
-                "self._parts.erase(what, why, now, keys=locks, before=forget)",
-                "self._parts.erase(what, why, now, keys=[], before=forget)",
+                "self._parts.erase(files, why, now, keys=locks, before=forget)",
+                "self._parts.erase(files, why, now, keys=[], before=forget)",
             ),
         ),
         "tests/vault/test_sealing.py::"
@@ -761,9 +761,8 @@ MUTANTS = (
         (
             Edit(
                 "untold.py",
-                "            note, self._deed = self._deed[1], None\n"
-                "            self._keep(note)\n",
-                "            pass\n",
+                "ERASURES.get(self._deed.kind) == kind:\n            self._note_deed()\n",
+                "ERASURES.get(self._deed.kind) == kind:\n            pass\n",
             ),
         ),
         "tests/store/test_untold.py::test_a_deed_is_told_once_wherever_the_process_died_after_it",
