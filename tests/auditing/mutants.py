@@ -765,7 +765,7 @@ MUTANTS = (
                 "ERASURES.get(self._deed.kind) == kind:\n            pass\n",
             ),
         ),
-        "tests/store/test_untold.py::test_a_deed_is_told_once_wherever_the_process_died_after_it",
+        "tests/store/test_untold.py::test_a_deed_that_breaks_off_after_its_erasure_is_told",
     ),
 )
 
