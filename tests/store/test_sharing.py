@@ -342,6 +342,7 @@ def waits_for_redis(store: Pyramid, seconds: float) -> None:
     pool = tables._redis().connection_pool
     pool.connection_kwargs["socket_timeout"] = seconds
     pool.disconnect()
+    pool.reset()  # or its connections keep how long they waited so far
 
 
 def minute(stand: Stand, store: Pyramid) -> None:
