@@ -353,15 +353,17 @@ def test_a_child_that_starves_takes_turns(trainer: Trainer) -> None:
     if not fitting._may_come_back():
         pytest.skip("who is in the idle class may not leave it here: needs CAP_SYS_NICE")
     trainer.run([job(Parrot())], AHEAD, LONG)
-    assert trainer._process is not None
+    child = trainer._process
+    assert child is not None
     core = {min(os.sched_getaffinity(0))}  # one core, on which others always run
-    usual = os.sched_getaffinity(trainer._process.pid)
+    usual = os.sched_getaffinity(child.pid)
     busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(2)]
     try:
-        for each in (*busy, trainer._process):
+        for each in (*busy, child):
             os.sched_setaffinity(each.pid, core)
         (later,) = trainer.run([partial(ranks, LONG)], AHEAD, LONG)
-        os.sched_setaffinity(trainer._process.pid, usual)
+        with suppress(ProcessLookupError):  # it may have been let go of since
+            os.sched_setaffinity(child.pid, usual)
     finally:
         for each in busy:
             each.kill()
