@@ -98,5 +98,5 @@ $(VENV)/installed: pyproject.toml constraints.txt
 $(VENV)/warm: $(VENV)/installed $(KERNELS)
 	@echo "compiling the kernels, once ..."
 	@find src -name '*.nb[ic]' -delete # numba's cache does not see a change in a kernel that another one inlines
-	$(BIN)/python -m pyramidion.warm
+	$(BIN)/python -m pyramidion.cli.warm
 	@touch $@

@@ -10,9 +10,9 @@ from benchmarks import rows
 from benchmarks.featurizing import microseconds
 from benchmarks.report import Report, best
 from pyramidion import Settings
-from pyramidion.client import FreshSnapshot
 from pyramidion.counts.snapshot_file import snapshot_bytes, snapshot_from
 from pyramidion.learn.counting import Counting
+from pyramidion.web.client import FreshSnapshot
 
 ROWS = 100_000
 

@@ -12,7 +12,7 @@ from benchmarks import rows
 from benchmarks.report import Report
 from benchmarks.storing import Store
 from pyramidion import Arrival, Pyramid
-from pyramidion.serve.commits import Commits
+from pyramidion.web.service.commits import Commits
 
 SENDERS = 32
 MOST = {1: 1.5, 32: 2.0, 200: 4.0}

@@ -19,10 +19,10 @@ import uvicorn
 
 from benchmarks.report import Report, best
 from pyramidion import Categorical, Label, Schema, Settings
-from pyramidion.listening import bound
-from pyramidion.serve.access import ROLES
-from pyramidion.serve.app import create_app
-from pyramidion.serve.service import Service
+from pyramidion.web.listen import bound
+from pyramidion.web.service.access import ROLES
+from pyramidion.web.service.app import create_app
+from pyramidion.web.service.service import Service
 
 DAY = 86_400.0
 WINDOWS, TABLES = 365, 100

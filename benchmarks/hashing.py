@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.report import Report, best
-from pyramidion.hashing import Hasher
+from pyramidion.rows.hashing import Hasher
 
 VALUES = 2_000_000
 LEAST = 40e6

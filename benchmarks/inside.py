@@ -20,7 +20,7 @@ from typing import Any
 from pyramidion.cli import run as run_program
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.answers import Answers
-from pyramidion.serve import routes_predictions
+from pyramidion.web.service import routes_predictions
 
 TIMES = "PYRAMIDION_BENCH_TIMES"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks import rows
 from benchmarks.report import Report
 from pyramidion import Settings
+from pyramidion.cli.warm import warm
 from pyramidion.learn.counting import Counting
-from pyramidion.warm import warm
 
 MB = 1e6
 

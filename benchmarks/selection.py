@@ -23,7 +23,7 @@ from benchmarks import rows
 from benchmarks.memory import MB, status
 from benchmarks.report import Report
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
-from pyramidion.warm import warm
+from pyramidion.cli.warm import warm
 
 ROWS, BATCH = 100_000, 10_000
 LONGEST, MOST = 60.0, 1_000 * MB

@@ -24,8 +24,8 @@ from pyramidion import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
 from pyramidion.evaluate.clicks import generate, schema
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
+from pyramidion.rows.observations import Door
 
 ROWS = 10_000_000
 FILE = 1_000_000

@@ -25,9 +25,9 @@ from sklearn.linear_model import LogisticRegression
 
 import pyramidion
 from pyramidion import Categorical, Label, Schema, Settings
-from pyramidion.serve.access import ROLES
-from pyramidion.serve.app import create_app
-from pyramidion.serve.service import Service
+from pyramidion.web.service.access import ROLES
+from pyramidion.web.service.app import create_app
+from pyramidion.web.service.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(pyramidion.__file__).parent

@@ -31,7 +31,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings, Snapshot
-from pyramidion.observations import Observations
+from pyramidion.rows.observations import Observations
 
 DAY, START = 86_400.0, 20_000 * 86_400.0
 WINDOW, WINDOWS, HOT = 10, 2, 4  # days of a window, windows, days that rows are hot

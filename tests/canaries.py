@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyramidion import CountFeaturizer
-from pyramidion.auditing import canaries
+from pyramidion.store.audit import canaries
 
 
 def frame(count: int, features: int) -> pd.DataFrame:

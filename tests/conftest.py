@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from pyramidion import threads
+from pyramidion import workers as threads
 from pyramidion.storage import cassandra, redis
 from tests.campaign import SEED
 from tests.redis_servers import RedisCluster, RedisServer, needed

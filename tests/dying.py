@@ -1,7 +1,8 @@
 """Children that are killed at a chosen moment, which is the same in every run.
 
 A child is forked from this process, so it starts in milliseconds. It dies by SIGKILL at a point of
-`pyramidion.killpoints`, or before one of its calls into the operating system or SQLite, by number.
+`pyramidion.storage.fault_points`, or before one of its calls into the operating system or SQLite,
+by number.
 Files change by these calls alone: a kill at another moment leaves what one before the next leaves.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from pyramidion import killpoints
+from pyramidion.storage import fault_points as killpoints
 from tests.forking import forked
 from tests.waiting import PATIENCE
 

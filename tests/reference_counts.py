@@ -17,7 +17,7 @@ MASK = 2**64 - 1
 
 @cache
 def secret_words(secret: bytes, purpose: str, words: int) -> tuple[int, ...]:
-    """The twin of `pyramidion.hashing.derive`."""
+    """The twin of `pyramidion.rows.hashing.derive`."""
     digest = blake2b(purpose.encode(), key=secret, digest_size=8 * words, person=b"pyramidion")
     raw = digest.digest()
     return tuple(int.from_bytes(raw[8 * i : 8 * i + 8], "little") for i in range(words))

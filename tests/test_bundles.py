@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pyramidion.bundle_kernels import Bundle, matrix, vector
+from pyramidion.rows.packed_kernels import Bundle, matrix, vector
 
 LINE = np.array([1.5, 2.5, 3.5])
 SQUARE = np.arange(6, dtype=np.uint64).reshape(2, 3)

@@ -16,9 +16,9 @@ import pyramidion
 from pyramidion import cli
 from pyramidion.cli import program
 from pyramidion.cli import schema as schema_commands
-from pyramidion.draft import draft
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.errors import SchemaError
-from pyramidion.schema import Categorical, Continuous, Label, Schema
+from pyramidion.rows.draft import draft
 
 TABLE = pa.table(
     {

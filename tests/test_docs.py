@@ -328,7 +328,7 @@ HARD_TO_SHOW = (
 )
 def test_every_refusal_is_shown(module: str, page: str) -> None:
     told = (DOCS / f"{page}.md").read_text("utf-8")
-    source = ROOT / "src" / "pyramidion" / f"{module}.py"
+    source = ROOT / "src" / "pyramidion" / "config" / f"{module}.py"
     for pattern, words in refusals(ast.parse(source.read_text("utf-8"))):
         if len(words) < 10 or any(hard in words for hard in HARD_TO_SHOW):
             continue

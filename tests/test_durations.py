@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramidion.durations import FIRST, LAST, LONGEST, UNITS, microseconds, since_epoch, told
+from pyramidion.config.durations import FIRST, LAST, LONGEST, UNITS, microseconds, since_epoch, told
 from pyramidion.errors import SchemaError
 
 DAY = 86_400_000_000

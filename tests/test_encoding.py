@@ -19,15 +19,15 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from pyramidion import encoding_kernels as kernels
-from pyramidion.batches import plain
-from pyramidion.encoding import Encoder, TableShape, lookup_table, table_shapes
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.hashing import Hasher
-from pyramidion.observations import Door
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows import encoding_kernels as kernels
+from pyramidion.rows.containers import plain
+from pyramidion.rows.encoding import Encoder, TableShape, lookup_table, table_shapes
+from pyramidion.rows.hashing import Hasher
+from pyramidion.rows.observations import Door
 from tests import reference
 
 SECRET = b"a secret of the stream"

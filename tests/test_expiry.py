@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramidion.expiry import Deadline, HighWater
+from pyramidion.counts.deadline import Deadline, HighWater
 
 SECOND = 1_000_000
 

@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv, feather, parquet
 
-from pyramidion import files_text
-from pyramidion.batches import ABSENT, columns_of, joined
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import ObservationError, PyramidionError, SchemaError
-from pyramidion.files import DataFile
-from pyramidion.observations import Door, types_for
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows import text_files as files_text
+from pyramidion.rows.containers import ABSENT, columns_of, joined
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.observations import Door, types_for
 
 CANARY = "CANARY-7291"
 SCHEMA = Schema(

@@ -23,11 +23,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramidion import hashing_kernels as kernels
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import FormatError, ObservationError
-from pyramidion.hashing import Hasher, derive, hashable, sound
-from pyramidion.hashing_values import canonical
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows import hashing_kernels as kernels
+from pyramidion.rows.hashing import Hasher, derive, hashable, sound
+from pyramidion.rows.hashing_values import canonical
 from tests import reference
 
 SECRET = b"a secret of the stream"
@@ -413,7 +413,7 @@ def test_no_load_passes_the_end_of_a_buffer():
         """
         import ctypes, mmap
         import numpy as np, pyarrow as pa
-        from pyramidion.hashing import Hasher
+        from pyramidion.rows.hashing import Hasher
         page = mmap.PAGESIZE
         memory = mmap.mmap(-1, 2 * page)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -622,7 +622,7 @@ def test_the_same_value_hashes_the_same_in_another_process():
         """
         import datetime as dt, json
         import pyarrow as pa
-        from pyramidion.hashing import Hasher
+        from pyramidion.rows.hashing import Hasher
         hasher = Hasher(b"a secret of the stream", "type")
         column = pa.array(["AA", None, "ü" * 30]).dictionary_encode()
         values = [1, 2.5, "AA", b"AA", None, dt.datetime(2020, 1, 1)]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pyramidion import json_kernels as kernels
-from pyramidion.encoding import Encoder
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import ObservationError
-from pyramidion.json_rows import NOT_JSON, JsonRows
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows import json_kernels as kernels
+from pyramidion.rows.encoding import Encoder
+from pyramidion.rows.json_rows import NOT_JSON, JsonRows
 from tests import reference
 
 SECRET = b"a secret of the stream"

@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramidion.batches import Batch, columns_of, pandas_column
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.json_rows import JsonRows
-from pyramidion.observations import Door
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows.containers import Batch, columns_of, pandas_column
+from pyramidion.rows.json_rows import JsonRows
+from pyramidion.rows.observations import Door
 from tests import reference
 
 SECRET = b"a secret of the stream"

@@ -26,20 +26,21 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
-from pyramidion import CountFeaturizer, records
-from pyramidion.batches import joined
-from pyramidion.client.rows import body_of
+from pyramidion import CountFeaturizer
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.errors import ObservationError
-from pyramidion.files import DataFile, TextFile
-from pyramidion.json_rows import JsonRows
 from pyramidion.learn.frames import frame_of
-from pyramidion.observations import Door
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.serve.csv_bodies import CSV
-from pyramidion.serve.row_bodies import Wanted, rows_from
-from pyramidion.settings import Settings
+from pyramidion.rows.containers import joined
+from pyramidion.rows.files import DataFile, TextFile
+from pyramidion.rows.json_rows import JsonRows
+from pyramidion.rows.observations import Door
+from pyramidion.storage import records
 from pyramidion.web.bodies import JSON
+from pyramidion.web.client.rows import body_of
 from pyramidion.web.limits import Limits
+from pyramidion.web.service.csv_bodies import CSV
+from pyramidion.web.service.row_bodies import Wanted, rows_from
 
 Row = dict[str, Any]
 SCHEMA = Schema(

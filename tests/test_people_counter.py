@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.errors import ObservationError, PrivacyError
-from pyramidion.observations import Door, Observations
-from pyramidion.people import LEAST, People
 from pyramidion.privacy.contributions import blocks_touched
+from pyramidion.rows.observations import Door, Observations
+from pyramidion.store.contributions import LEAST, People
 
 SCHEMA = Schema(features=[Categorical("a")], label=Label("y", classes=[0, 1]), unit="who")
 SETTINGS = Settings(epsilon=1.0, k=2, hot_window="3d", hot_step="1d")

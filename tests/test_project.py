@@ -102,9 +102,9 @@ def test_no_committed_file_names_a_registry(root: Path) -> None:
             assert not [host for host in hosts if host in text], name
 
 
-@pytest.mark.parametrize("module", ["pyramidion.warm", "pyramidion"])
+@pytest.mark.parametrize("module", ["pyramidion.cli.warm", "pyramidion"])
 def test_modules_run(module: str) -> None:
-    arguments = [] if module == "pyramidion.warm" else ["--version"]
+    arguments = [] if module == "pyramidion.cli.warm" else ["--version"]
     run = [sys.executable, "-m", module, *arguments]
     assert subprocess.run(run, check=False, capture_output=True).returncode == 0
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyramidion import replay as module
-from pyramidion.batches import columns_of
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
-from pyramidion.schema import Categorical, Label, Schema
+from pyramidion.rows import history as module
+from pyramidion.rows.containers import columns_of
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
 from tests.test_files import CANARY, checked, content, saved
 
 FEATURES = {"label": Label("y", classes=[0, 1]), "features": [Categorical("id")]}

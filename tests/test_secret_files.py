@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pyramidion.config.secret_files import read_secret, refuse_exposed
 from pyramidion.errors import KeyHolderError, StorageError
-from pyramidion.secret_files import read_secret, refuse_exposed
 from tests.secrets_on_disk import secret
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramidion import toml
+from pyramidion.config import toml
+from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
-from pyramidion.settings import Settings
 
 
 def test_epsilon_has_no_default():

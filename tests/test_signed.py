@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyramidion.counts.signing import MAGIC, key_from, key_text, sign, unsign
 from pyramidion.errors import FormatError
-from pyramidion.signed import MAGIC, key_from, key_text, sign, unsign
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 KEY = SIGNER.public_key()

@@ -63,10 +63,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "pyramidion.arrivals": ("Arrival",),
-    "pyramidion.audit_chain": ("Entry", "Verification", "verify_lines"),
-    "pyramidion.audit_log": ("AuditLog",),
-    "pyramidion.client": ("Client",),
+    "pyramidion.store.observe": ("Arrival",),
+    "pyramidion.storage.audit_chain": ("Entry", "Verification", "verify_lines"),
+    "pyramidion.storage.audit_log": ("AuditLog",),
+    "pyramidion.web.client": ("Client",),
     "pyramidion.counts.snapshot": ("Snapshot",),
     "pyramidion.errors": (
         "FailedError",
@@ -79,7 +79,7 @@ _HOMES = {
         "StateError",
         "StorageError",
     ),
-    "pyramidion.guarantee": ("Guarantee",),
+    "pyramidion.counts.guarantee": ("Guarantee",),
     "pyramidion.learn.curves": ("LearningCurve",),
     "pyramidion.learn.exports": ("Revived",),
     "pyramidion.learn.featurizer": ("CountFeaturizer",),
@@ -89,12 +89,12 @@ _HOMES = {
     "pyramidion.learn.training_set": ("TrainingSet",),
     "pyramidion.learn.vowpal": ("VowpalClassifier", "VowpalRegressor"),
     "pyramidion.privacy.plan": ("Plan", "plan"),
-    "pyramidion.schema": ("Categorical", "Continuous", "Label", "Schema"),
-    "pyramidion.settings": ("Settings",),
-    "pyramidion.shard": ("Shard",),
+    "pyramidion.config.schema": ("Categorical", "Continuous", "Label", "Schema"),
+    "pyramidion.config.settings": ("Settings",),
+    "pyramidion.store.shard": ("Shard",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.storage.shared": ("SharedTables",),
-    "pyramidion.system": ("Pyramid",),
+    "pyramidion.store.pyramid": ("Pyramid",),
     "pyramidion.vault.broker": ("Broker",),
     "pyramidion.vault.broker_http": ("BrokerServer",),
     "pyramidion.vault.brokering": ("broker_at",),
@@ -105,10 +105,9 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from pyramidion.arrivals import Arrival
-    from pyramidion.audit_chain import Entry, Verification, verify_lines
-    from pyramidion.audit_log import AuditLog
-    from pyramidion.client import Client
+    from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+    from pyramidion.config.settings import Settings
+    from pyramidion.counts.guarantee import Guarantee
     from pyramidion.counts.snapshot import Snapshot
     from pyramidion.errors import (
         FailedError,
@@ -121,7 +120,6 @@ if TYPE_CHECKING:
         StateError,
         StorageError,
     )
-    from pyramidion.guarantee import Guarantee
     from pyramidion.learn.curves import LearningCurve
     from pyramidion.learn.exports import Revived
     from pyramidion.learn.featurizer import CountFeaturizer
@@ -131,18 +129,20 @@ if TYPE_CHECKING:
     from pyramidion.learn.training_set import TrainingSet
     from pyramidion.learn.vowpal import VowpalClassifier, VowpalRegressor
     from pyramidion.privacy.plan import Plan, plan
-    from pyramidion.schema import Categorical, Continuous, Label, Schema
-    from pyramidion.settings import Settings
-    from pyramidion.shard import Shard
+    from pyramidion.storage.audit_chain import Entry, Verification, verify_lines
+    from pyramidion.storage.audit_log import AuditLog
     from pyramidion.storage.hot import Receipt
     from pyramidion.storage.shared import SharedTables
-    from pyramidion.system import Pyramid
+    from pyramidion.store.observe import Arrival
+    from pyramidion.store.pyramid import Pyramid
+    from pyramidion.store.shard import Shard
     from pyramidion.vault.broker import Broker
     from pyramidion.vault.broker_http import BrokerServer
     from pyramidion.vault.brokering import broker_at
     from pyramidion.vault.custody import PrivateKey, PublicKey
     from pyramidion.vault.documents import Grant, Request, Revocation
     from pyramidion.vault.reader import GrantedRows, open_grant, revoke_grant
+    from pyramidion.web.client import Client
 
 
 def __getattr__(name: str) -> Any:

@@ -59,7 +59,7 @@ MUTANTS = (
         "one row: a type for all values of an NDJSON column",
         (
             Edit(
-                "files_text.py",
+                "rows/text_files.py",
                 "return arrow_of([row.get(name, ABSENT) for row in rows])",
                 "return pa.array([row.get(name) for row in rows], from_pandas=True)",
             ),
@@ -69,9 +69,15 @@ MUTANTS = (
     Mutant(
         "one row: floats of 2^53 and more are categories",
         (
-            Edit("judge.py", "judge.mark(name, pc.fill_null(large, False), NOT_EXACT)", "pass"),
             Edit(
-                "hashing_values.py", "not abs(float(value)) < exact_below(value)", "value != value"
+                "rows/validation.py",
+                "judge.mark(name, pc.fill_null(large, False), NOT_EXACT)",
+                "pass",
+            ),
+            Edit(
+                "rows/hashing_values.py",
+                "not abs(float(value)) < exact_below(value)",
+                "value != value",
             ),
         ),
         f"{ONE_ROW}::test_all_ways_in_make_the_same_of_a_row_or_refuse_it",
@@ -80,7 +86,7 @@ MUTANTS = (
         "one row: most times of a column decide how all are read",
         (
             Edit(
-                "judge.py",
+                "rows/validation.py",
                 "list(texts), judge, _microseconds, 0)",
                 "[t if t and t[:2] == '20' else None for t in texts], judge, _microseconds, 0)",
             ),
@@ -94,14 +100,14 @@ MUTANTS = (
     ),
     Mutant(
         "one row: text is another value than its number",
-        (Edit("spelling.py", "KEYED_BY = BY_TEXT", "KEYED_BY = BY_TYPE"),),
+        (Edit("config/spelling.py", "KEYED_BY = BY_TEXT", "KEYED_BY = BY_TYPE"),),
         f"{ONE_ROW}::test_all_ways_in_make_the_same_of_a_row_or_refuse_it",
     ),
     Mutant(
         "one row: files that disagree about a type are cast",
         (
             Edit(
-                "batches.py",
+                "rows/containers.py",
                 "columns = [_in_line([table.column(name) for table in tables]) for name in names]",
                 'return pa.concat_tables(tables, promote_options="permissive")',
             ),
@@ -156,7 +162,7 @@ MUTANTS = (
         "skipped charge",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
                 "pass",
             ),
@@ -167,13 +173,13 @@ MUTANTS = (
         "charge after the noise",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "birth = self.birth(number, sum(above.values(), Fraction(0)))\n",
                 "birth = self.birth(number, sum(above.values(), Fraction(0)))\n"
                 "            arena = birth.arena()\n",
             ),
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 '            reach("open.charged")\n            arena = birth.arena()\n',
                 '            reach("open.charged")\n',
             ),
@@ -195,12 +201,12 @@ MUTANTS = (
         "noise after the counts",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "            arena = birth.arena()\n",
                 "            arena = Arena.exact(birth.layout)\n",
             ),
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "                window.arena.seal()\n",
                 "                late = self.birth(window.number).arena()\n"
                 "                for table in range(len(late.layout.tables)):\n"
@@ -214,12 +220,12 @@ MUTANTS = (
         "a node noised when it is sealed",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "nodes = {n: each.arena() for n, (*_, each) in born.items()}",
                 "nodes = {n: Arena.exact(each.layout) for n, (*_, each) in born.items()}",
             ),
             Edit(
-                "node_ends.py",
+                "store/node_ends.py",
                 "        node.arena.seal()\n",
                 "        late = store.node_birth(min(node.members), node.level).arena()\n"
                 "        for table in range(len(late.layout.tables)):\n"
@@ -233,7 +239,7 @@ MUTANTS = (
         "a level that nobody pays for",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
                 "self.ledger.open(number, birth.shares, birth.reserves, now)",
             ),
@@ -244,7 +250,7 @@ MUTANTS = (
         "a node that is older than a window and not charged to it",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "above = {**held, **{purpose(n)",
                 "above = {**{purpose(n)",
             ),
@@ -255,12 +261,12 @@ MUTANTS = (
         "a node that outlives its first window",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 'nodes = self.nodes_over(sealed, "populating", "sealed")',
                 "nodes = list[int]()",
             ),
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 'self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))',
                 "self.forget_nodes([])",
             ),
@@ -271,7 +277,7 @@ MUTANTS = (
         "a node whose checkpoint does not follow the rows that leave",
         (
             Edit(
-                "schedule.py",
+                "store/schedule.py",
                 "        for node in store.nodes.all():\n"
                 "            if any(self._has_after(step, node) for step in steps):\n"
                 "                store.checkpoint(node)\n",
@@ -284,7 +290,7 @@ MUTANTS = (
         "noise in memory alone",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "                    for known in add:\n"
                 "                        known(after=after)\n",
                 "",
@@ -329,7 +335,7 @@ MUTANTS = (
         "unclipped weight",
         (
             Edit(
-                "observations.py",
+                "rows/observations.py",
                 "np.minimum(np.minimum(weights, _MOST).astype(np.int64), self.settings.omega)",
                 "np.minimum(weights, _MOST).astype(np.int64)",
             ),
@@ -345,7 +351,7 @@ MUTANTS = (
         "kept checkpoint key",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 'return [*held, *keys, *(row["key"] for row in old)]',
                 "return [*held, *keys]",
             ),
@@ -356,7 +362,7 @@ MUTANTS = (
         "uncharged reading",
         (
             Edit(
-                "reading.py",
+                "store/private_statistics.py",
                 "        store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])\n",
                 "",
             ),
@@ -365,7 +371,13 @@ MUTANTS = (
     ),
     Mutant(
         "reading of a forgotten window",
-        (Edit("reading.py", "sorted(came.keys() & self._kept(), ", "sorted(came.keys(), "),),
+        (
+            Edit(
+                "store/private_statistics.py",
+                "sorted(came.keys() & self._kept(), ",
+                "sorted(came.keys(), ",
+            ),
+        ),
         "tests/store/test_weights.py::"
         "test_a_window_that_was_forgotten_is_not_read_though_its_rows_are_hot",
     ),
@@ -384,7 +396,7 @@ MUTANTS = (
         "uncharged selection",
         (
             Edit(
-                "selecting.py",
+                "store/select_groups.py",
                 "        store.ledger.spend(PURPOSE, amount, windows, now, told)\n",
                 "",
             ),
@@ -396,7 +408,7 @@ MUTANTS = (
         "selection that one window pays",
         (
             Edit(
-                "selecting.py",
+                "store/select_groups.py",
                 "store.ledger.spend(PURPOSE, amount, windows, now, told)",
                 "store.ledger.spend(PURPOSE, amount, windows[-1:], now, told)",
             ),
@@ -408,7 +420,7 @@ MUTANTS = (
         "release that ends no older copy",
         (
             Edit(
-                "lifecycle.py",
+                "store/lifecycle.py",
                 "                self.keys.renew(charge)\n",
                 "                with self.catalogue.transaction():\n"
                 "                    charge()\n",
@@ -453,7 +465,7 @@ MUTANTS = (
         "noise in bulk before the charge",
         (
             Edit(
-                "bulk.py",
+                "store/bulk.py",
                 "            store.charge_release("
                 "lambda: self._charge(number, slot, birth, now))\n"
                 '            reach("bulk.charged")\n'
@@ -470,7 +482,7 @@ MUTANTS = (
         "budget given back after rows were read",
         (
             Edit(
-                "selecting.py",
+                "store/select_groups.py",
                 "        found = select(",
                 "        store.catalogue.run(\"DELETE FROM ledger WHERE kind = 'spend'\")\n"
                 "        found = select(",
@@ -482,7 +494,7 @@ MUTANTS = (
         "selection of rows that came after it began",
         (
             Edit(
-                "hot_rows.py",
+                "store/hot_rows.py",
                 "            batch.number\n            for batch in self._batches\n",
                 "            batch.number\n"
                 "            for batch in self._store.hot.stored(lambda _: True)\n",
@@ -492,7 +504,7 @@ MUTANTS = (
     ),
     Mutant(
         "charge for rows that cannot be read",
-        (Edit("selecting.py", "        hot.refuse_unreadable(windows)\n", ""),),
+        (Edit("store/select_groups.py", "        hot.refuse_unreadable(windows)\n", ""),),
         "tests/store/test_selection.py::test_unreadable_rows_cost_nothing",
     ),
     Mutant(
@@ -521,7 +533,7 @@ MUTANTS = (
     ),
     Mutant(
         "counts in bulk without noise",
-        (Edit("bulk.py", "arena = birth.arena()", "arena = Arena.exact(birth.layout)"),),
+        (Edit("store/bulk.py", "arena = birth.arena()", "arena = Arena.exact(birth.layout)"),),
         "tests/store/test_bulk.py::"
         "test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_disk",
     ),
@@ -557,7 +569,7 @@ MUTANTS = (
         "record of a shard under the stream's secret",
         (
             Edit(
-                "system.py",
+                "store/pyramid.py",
                 "meeting = DataKey.new(MEETING)",
                 'meeting = DataKey(DataKey.new(MEETING).id, MEETING, secret or b"k" * 32)',
             ),
@@ -571,14 +583,14 @@ MUTANTS = (
     ),
     Mutant(
         "exported model that outlives an erased person by a hot step",
-        (Edit("training.py", " or unit is not None", ""),),
+        (Edit("store/training.py", " or unit is not None", ""),),
         "tests/store/test_exports.py::test_an_export_is_brief_where_a_person_may_be_erased",
     ),
     Mutant(
         "edge that serves a model which is trained again",
         (
             Edit(
-                "edge/copies.py",
+                "web/edge/copies.py",
                 "                self._held = None\n            if self._as_good",
                 "                pass\n            if self._as_good",
             ),
@@ -644,7 +656,7 @@ MUTANTS = (
         "answer with the deletion records of people",
         (
             Edit(
-                "serve/routes_store.py",
+                "web/service/routes_store.py",
                 "for each in found.deletions\n        if not each.of_person\n",
                 "for each in found.deletions\n",
             ),
@@ -653,14 +665,20 @@ MUTANTS = (
     ),
     Mutant(
         "answer with the bytes on disk",
-        (Edit("serve/routes_store.py", 'del told["path"], told["bytes"]', 'del told["path"]'),),
+        (
+            Edit(
+                "web/service/routes_store.py",
+                'del told["path"], told["bytes"]',
+                'del told["path"]',
+            ),
+        ),
         f"{ANSWERS}[erased]",
     ),
     Mutant(
         "answer with the bytes of vault files",
         (
             Edit(
-                "serve/routes_store.py",
+                "web/service/routes_store.py",
                 'del told["url"], told["backlog_bytes"]',
                 'del told["url"]',
             ),
@@ -671,7 +689,7 @@ MUTANTS = (
         "answer that says what a model learned from",
         (
             Edit(
-                "serve/routes_models.py",
+                "web/service/routes_models.py",
                 'if "train" in caller.roles else dict.fromkeys(about)',
                 'if "predict" in caller.roles else dict.fromkeys(about)',
             ),
@@ -680,14 +698,20 @@ MUTANTS = (
     ),
     Mutant(
         "answer that says why a model failed",
-        (Edit("serve/routing.py", 'if "train" in call.caller.roles or not', "if True or not"),),
+        (
+            Edit(
+                "web/service/routing.py",
+                'if "train" in call.caller.roles or not',
+                "if True or not",
+            ),
+        ),
         "tests/serve/test_models.py::test_why_a_model_is_unavailable_is_for_trainers",
     ),
     Mutant(
         "records as long as their values",
         (
             Edit(
-                "records.py",
+                "storage/records.py",
                 "    size = length_of(rows, table.column_names, widths)\n",
                 "    size = needed\n",
             ),
@@ -709,7 +733,7 @@ MUTANTS = (
         "erasure that moves the next checkpoint",
         (
             Edit(
-                "erasing.py",
+                "store/erase_person.py",
                 "each.after = last  #",
                 "each.after, each.fresh = last, 0  #",
             ),
@@ -760,7 +784,7 @@ MUTANTS = (
         "erasure that the audit log does not tell after a crash",
         (
             Edit(
-                "untold.py",
+                "storage/outbox.py",
                 "ERASURES.get(self._deed.kind) == kind:\n            self._note_deed()\n",
                 "ERASURES.get(self._deed.kind) == kind:\n            pass\n",
             ),

@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 from pyramidion import Settings
-from pyramidion.auditing.statistical import measure
 from pyramidion.privacy import birth
+from pyramidion.store.audit.statistical import measure
 
 RUNS = 20
 CASES: list[tuple[dict[str, Any], int]] = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.auditing.trial import Trial, cells_of
+from pyramidion.store.audit.trial import Trial, cells_of
 from tests.dying import died
 from tests.store import inspect
 from tests.store.stores import SCHEMA, START, exact, rows, tiny

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from pyramidion import Categorical, Continuous, Label, Schema, SchemaError, Settings
-from pyramidion.auditing import statistical
-from pyramidion.auditing.canaries import Canaries, counts, plain_schema, schema_like, seen
-from pyramidion.auditing.statistical import Measured, measure
-from pyramidion.auditing.trial import for_trial, trial
 from pyramidion.privacy import birth
 from pyramidion.privacy.audit import gaussian_epsilon
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.store.audit import statistical
+from pyramidion.store.audit.canaries import Canaries, counts, plain_schema, schema_like, seen
+from pyramidion.store.audit.statistical import Measured, measure
+from pyramidion.store.audit.trial import for_trial, trial
 
 EPSILON = 3.0  # here 8,000 canaries find halved noise by ten standard deviations
 SURE = 0.99999

@@ -11,16 +11,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pyramidion import Pyramid, Settings, files_text
-from pyramidion.auditing import structural
-from pyramidion.auditing.canaries import Canaries, plain_schema, schema_like
-from pyramidion.auditing.life import Life, lived
-from pyramidion.auditing.sizes import shares_of_the_ledger
-from pyramidion.auditing.structural import Check
-from pyramidion.auditing.trial import Trial, for_trial, trial
-from pyramidion.auditing.ways import ways
-from pyramidion.auditing.witness import Witness
+from pyramidion import Pyramid, Settings
 from pyramidion.privacy.ledger import Ledger
+from pyramidion.rows import text_files as files_text
+from pyramidion.store.audit import structural
+from pyramidion.store.audit.canaries import Canaries, plain_schema, schema_like
+from pyramidion.store.audit.life import Life, lived
+from pyramidion.store.audit.sizes import shares_of_the_ledger
+from pyramidion.store.audit.structural import Check
+from pyramidion.store.audit.trial import Trial, for_trial, trial
+from pyramidion.store.audit.ways import ways
+from pyramidion.store.audit.witness import Witness
 
 SMALL = {"rows": 10, "buckets": 64}
 MECHANISMS = {"gaussian": Settings(epsilon=1.0), "laplace": Settings(epsilon=1.0, delta=0)}

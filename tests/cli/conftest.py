@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
 from tests.cli.shell import NOW, Shell, as_bytes
 from tests.memory import in_memory
 from tests.store.stores import DAY, SCHEMA, START, rows, tiny

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from pyramidion import Pyramid, Schema, toml
+from pyramidion import Pyramid, Schema
 from pyramidion.cli import main
+from pyramidion.config import toml
 from tests.store.stores import DAY, SCHEMA, START, TINY
 
 NOW = START + 36 * DAY - 60

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyramidion import Settings, cli
-from pyramidion.auditing import report, structural
+from pyramidion.store.audit import report, structural
 
 SCHEMA = """
 weight = "p"

@@ -10,8 +10,8 @@ import pytest
 
 from pyramidion import Categorical, Label, Schema
 from pyramidion.cli import exposure as command
-from pyramidion.durations import EPOCH
-from pyramidion.exposure.exposed import COMPONENTS
+from pyramidion.config.durations import EPOCH
+from pyramidion.store.exposure.exposed import COMPONENTS
 from tests.cli.shell import NOW, Shell
 from tests.store.stores import DAY, HOUR, START
 

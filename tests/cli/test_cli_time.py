@@ -11,8 +11,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from pyramidion import Pyramid
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
 from tests.cli.shell import Shell, as_bytes
 from tests.store.stores import DAY, SCHEMA, START, rows, tiny
 
@@ -100,8 +100,8 @@ def test_import_says_where_the_time_stays(shell: Shell) -> None:
 
 
 def test_serve_says_what_it_erases(history: Shell) -> None:
-    from pyramidion.schedule import Due
-    from pyramidion.serve.service import Service
+    from pyramidion.store.schedule import Due
+    from pyramidion.web.service.service import Service
 
     said: list[tuple[str, Due]] = []
     with Service(
@@ -116,7 +116,7 @@ def test_serve_says_what_it_erases(history: Shell) -> None:
 
 
 def test_serve_leaves_an_imported_history(history: Shell) -> None:
-    from pyramidion.serve.service import Service
+    from pyramidion.web.service.service import Service
 
     with Service(history.folder, keys=history.keys.replace("store.key", "{stream}.key")) as service:
         (stream,) = service.every

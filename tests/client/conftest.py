@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyramidion import Client, Pyramid
-from pyramidion.client import calls
+from pyramidion.web.client import calls
 from tests.client.service import TOKEN, Service, serving
 from tests.store.conftest import stand, trainer  # noqa: F401
 from tests.store.stores import DAY, Stand, observed, rows

@@ -17,9 +17,9 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion import Pyramid
+from pyramidion.counts.signing import sign
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes
 from pyramidion.errors import MissingError, PyramidionError, UnknownCallerError
-from pyramidion.signed import sign
 
 ARROW = "application/vnd.apache.arrow.stream"
 TOKEN = "pyr_0123456789abcdef_" + "x" * 43

@@ -15,9 +15,6 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Client, Pyramid
-from pyramidion.client import calls
-from pyramidion.client.answers import Receipt
-from pyramidion.client.rows import ARROW, JSON, body_of
 from pyramidion.errors import (
     BusyError,
     FormatError,
@@ -29,6 +26,9 @@ from pyramidion.errors import (
     UnknownCallerError,
     UnreachableError,
 )
+from pyramidion.web.client import calls
+from pyramidion.web.client.answers import Receipt
+from pyramidion.web.client.rows import ARROW, JSON, body_of
 from tests.client.service import TOKEN, Service, refused, said, serving
 from tests.ports import free_port
 from tests.store.stores import Stand, rows

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pyramidion import Client
-from pyramidion.client.answers import Receipt
 from pyramidion.errors import (
     ForbiddenError,
     MissingError,
@@ -18,9 +17,10 @@ from pyramidion.errors import (
     PrivacyError,
     UnknownCallerError,
 )
+from pyramidion.web.client.answers import Receipt
 from tests.store.stores import DAY, SCHEMA, rows, tiny
 
-pytest.importorskip("pyramidion.serve.app", reason="this package has no service")
+pytest.importorskip("pyramidion.web.service.app", reason="this package has no service")
 services: Any = pytest.importorskip("tests.serve.services")
 
 

@@ -24,9 +24,9 @@ from pyramidion.counts import arena as module
 from pyramidion.counts.arena import MAGIC, VERSION, Arena
 from pyramidion.counts.layout import ALIGN, PRIOR, Layout, Table
 from pyramidion.errors import FormatError, PrivacyError, SchemaError, StateError
-from pyramidion.observations import Door, Observations
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.rows.observations import Door, Observations
 
 INF = float("inf")
 SECRET = b"a secret of the stream"

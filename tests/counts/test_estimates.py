@@ -26,12 +26,12 @@ from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE, Classes, Estimates
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.encoding import TableShape
 from pyramidion.errors import StateError
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.rows.encoding import TableShape
+from pyramidion.rows.observations import Door
 
 INF = float("inf")
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.counts.selection import Coded, grown, pairs_of, whole_prior
 from pyramidion.counts.selection_kernels import UNIT, WEIGHT
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.observations import Door, Observations
+from pyramidion.rows.observations import Door, Observations
 
 PRIORS = ([512, 512], [100, 924], [341, 341, 342], [1, 23, 1000])
 

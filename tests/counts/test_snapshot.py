@@ -17,9 +17,9 @@ from pyramidion.counts import snapshot as module
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import ObservationError, StateError
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.rows.observations import Door
 
 SECRET = b"a secret of the stream"
 SCHEMA = Schema(

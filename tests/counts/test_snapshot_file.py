@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.counts.test_snapshot import arena_of, rows_of, snapshot_of, stream, ways
 
 from pyramidion import Categorical, Label, Schema, Settings
+from pyramidion.counts.deadline import Deadline
+from pyramidion.counts.signing import sign, unsign
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes, snapshot_from
 from pyramidion.errors import FormatError, PrivacyError, StateError
-from pyramidion.expiry import Deadline
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
-from pyramidion.signed import sign, unsign
+from pyramidion.rows.observations import Door
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 KEY = SIGNER.public_key()

@@ -13,14 +13,14 @@ import pytest
 import uvicorn
 
 from pyramidion import Client
-from pyramidion.edge import edge as edges
-from pyramidion.edge.access import Callers
-from pyramidion.edge.app import create_app
-from pyramidion.edge.bodies import LIMITS as USUAL
-from pyramidion.edge.copies import Copies
-from pyramidion.listening import bound
 from pyramidion.web.connections import connections
+from pyramidion.web.edge import edge as edges
+from pyramidion.web.edge.access import Callers
+from pyramidion.web.edge.app import create_app
+from pyramidion.web.edge.bodies import LIMITS as USUAL
+from pyramidion.web.edge.copies import Copies
 from pyramidion.web.limits import Limits
+from pyramidion.web.listen import bound
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401

@@ -12,12 +12,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pyramidion import Client, Pyramid
-from pyramidion.edge.access import Callers, read
-from pyramidion.edge.bodies import LIMITS
-from pyramidion.edge.copies import HeldModel
+from pyramidion.counts.deadline import HighWater
+from pyramidion.counts.signing import sign
 from pyramidion.errors import FormatError, StateError, StorageError
-from pyramidion.expiry import HighWater
-from pyramidion.signed import sign
+from pyramidion.web.edge.access import Callers, read
+from pyramidion.web.edge.bodies import LIMITS
+from pyramidion.web.edge.copies import HeldModel
 from tests.client.service import TOKEN, Service
 from tests.edge.conftest import ASKER, Edge, line
 from tests.edge.toys import Toy, export

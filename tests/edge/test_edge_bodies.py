@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyramidion.edge.bodies import LIMITS, rows_from
 from pyramidion.errors import FormatError
+from pyramidion.web.edge.bodies import LIMITS, rows_from
 from tests.edge.conftest import Edge
 from tests.edge.test_edge import ARROW, LATE, asked, refused
 

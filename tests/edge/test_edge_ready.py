@@ -13,8 +13,8 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.edge.copies import HeldModel
 from pyramidion.learn.estimators import estimator_named
+from pyramidion.web.edge.copies import HeldModel
 from tests.client.service import Service
 from tests.edge.conftest import Edge
 from tests.edge.test_edge import LATE, asked

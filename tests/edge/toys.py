@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pyramidion.counts.deadline import Deadline
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
-from pyramidion.expiry import Deadline
 
 
 class Toy:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.evaluate.datasets import DataSet, of_table
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 
 CLICK = Label("click", classes=[0, 1])
 COLOURS = ("red", "green", "blue")

@@ -11,6 +11,7 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 from sklearn.pipeline import Pipeline
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.evaluate import clicks, count_models
 from pyramidion.evaluate.count_models import (
     FEW,
@@ -25,7 +26,6 @@ from pyramidion.evaluate.count_models import (
     trees,
 )
 from pyramidion.learn.recipes import estimator_of, recipe_of
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 from tests.evaluate.small import small
 
 NAMES = ("logistic regression", "neural network", "boosted trees", "Vowpal Wabbit")

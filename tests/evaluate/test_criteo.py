@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramidion import Settings
+from pyramidion.config.schema import Continuous
 from pyramidion.errors import ObservationError, StorageError
 from pyramidion.evaluate import reading
 from pyramidion.evaluate.criteo import CATEGORIES, FIELDS, NUMBERS, load, quartiles
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.observations import Door
-from pyramidion.schema import Continuous
+from pyramidion.rows.observations import Door
 
 Row = list[int | str | None]
 NAMES = [field.name for field in FIELDS]

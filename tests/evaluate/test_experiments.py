@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import aside, experiments, stores
 from pyramidion.evaluate.beside import compared
@@ -44,8 +45,7 @@ from pyramidion.evaluate.running import run
 from pyramidion.evaluate.stores import Lesson, Lost, Setup
 from pyramidion.learn.recipes import recipe_of
 from pyramidion.privacy.selection import LEAKY
-from pyramidion.settings import Settings
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 from tests.evaluate.made import RUN, Told
 from tests.evaluate.small import open_values, small, unread, without_future
 

@@ -7,7 +7,7 @@ from pyramidion import Settings
 from pyramidion.demo import flights as demo
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.flights import load
-from pyramidion.observations import Door
+from pyramidion.rows.observations import Door
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pyramidion.config.schema import Label, Schema
 from pyramidion.evaluate import wide
 from pyramidion.evaluate.datasets import DataSet, of_table
 from pyramidion.evaluate.experiments import EXPERIMENTS, concerns, evolution, exposure, regression
@@ -15,7 +16,6 @@ from pyramidion.evaluate.experiments.experiment import QUICK
 from pyramidion.evaluate.points import Point
 from pyramidion.evaluate.raw_results import labels, loss
 from pyramidion.evaluate.stores import Setup, counted, lesson, lost
-from pyramidion.schema import Label, Schema
 from tests.evaluate.small import SCHEMA, small
 
 

@@ -13,7 +13,7 @@ from pyramidion import Settings
 from pyramidion.errors import ObservationError, SchemaError, StorageError
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.movielens import load, load_people
-from pyramidion.observations import Door
+from pyramidion.rows.observations import Door
 
 RATINGS = [(2, 10, 5, 300), (1, 20, 3, 200), (2, 20, 4, 100), (1, 10, 1, 200)]
 MOVIES = [(20, "Heat, The", "Drama|War"), (10, "Amélie", "Drama")]

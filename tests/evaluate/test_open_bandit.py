@@ -8,7 +8,7 @@ import pytest
 from pyramidion import Settings
 from pyramidion.errors import ObservationError, SchemaError, StorageError
 from pyramidion.evaluate.open_bandit import CAMPAIGNS, POLICIES, load
-from pyramidion.observations import Door
+from pyramidion.rows.observations import Door
 
 HEAD = (
     ",timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,"

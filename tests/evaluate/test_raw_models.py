@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import movielens as ratings
 from pyramidion.evaluate import raw_models, raw_trees, raw_vowpal
@@ -34,7 +35,6 @@ from pyramidion.evaluate.raw_models import (
     tuned,
 )
 from pyramidion.evaluate.raw_vowpal import Writer
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 
 CLICK = Label("click", classes=[0, 1])
 SMALL = {"learning_rate": 0.5, "bit_precision": 18}

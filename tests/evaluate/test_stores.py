@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.errors import PrivacyError
 from pyramidion.evaluate import aside, stores
 from pyramidion.evaluate.aside import private_shares
 from pyramidion.evaluate.count_models import CountModel, logistic, network
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.stores import Lesson, Setup, counted, lesson, lost, opened, pieces
-from pyramidion.observations import Door
 from pyramidion.privacy import weights
 from pyramidion.privacy.birth import sizes_of
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
-from pyramidion.status import Status
+from pyramidion.rows.observations import Door
+from pyramidion.store.status import Status
 from tests.evaluate.small import SCHEMA, clicked, small, without_future
 
 FEW_BUCKETS = {"buckets": 1_024}

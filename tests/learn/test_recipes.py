@@ -229,7 +229,7 @@ def test_what_a_recipe_cannot_hold_is_refused(estimator: Any, why: str) -> None:
         ("sklearn.datasets.fetch_openml", "is not an estimator"),
         ("sklearn.linear_model.Ridge.fit", "there is no module"),
         ("sklearn.linear_model.Rigde", "has no Rigde"),
-        ("pyramidion.system.Pyramid", "is not an estimator"),
+        ("pyramidion.store.pyramid.Pyramid", "is not an estimator"),
         ("pyramidion.no_such_thing.Ridge", "there is no module"),
     ],
 )

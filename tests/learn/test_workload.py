@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramidion.batches import Batch, columns_of
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
 from pyramidion.learn.workload import Workload
-from pyramidion.observations import Door
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.containers import Batch, columns_of
+from pyramidion.rows.observations import Door
 
 MOODS = ["sad", "flat", "glad", "wild"]
 SCHEMA = Schema(

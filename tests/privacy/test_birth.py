@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramidion import Categorical, Label, Schema, SchemaError, Settings
-from pyramidion.encoding import TableShape
 from pyramidion.privacy.birth import Birth, shares_of
 from pyramidion.privacy.budget import rho_of
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.rows.encoding import TableShape
 
 SHAPES = (TableShape(("open",), None), TableShape(("dense",), 6), TableShape(("a", "b"), None))
 

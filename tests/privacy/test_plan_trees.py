@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyramidion import Categorical, Label, Plan, Schema, Settings, plan
+from pyramidion.config.window_tree import Levels, best, tree
 from pyramidion.counts.arena import Arena
-from pyramidion.levels import Levels, best, tree
 from pyramidion.privacy.prediction import born, complete, populating_bytes
 from pyramidion.privacy.randomness import Randomness
 

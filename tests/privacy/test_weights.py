@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from pyramidion import Categorical, Label, PrivacyError, Schema, Settings
 from pyramidion.counts.layout import Kind
-from pyramidion.encoding import TableShape
-from pyramidion.observations import Door, Observations
 from pyramidion.privacy import weights
 from pyramidion.privacy.birth import Birth, Size, sizes_of
 from pyramidion.privacy.randomness import Randomness
@@ -30,6 +28,8 @@ from pyramidion.privacy.weights import (
     tables_read,
     weights_of,
 )
+from pyramidion.rows.encoding import TableShape
+from pyramidion.rows.observations import Door, Observations
 
 SCHEMA = Schema(
     features=[

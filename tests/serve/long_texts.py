@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from pyramidion.checks import nearest
-from pyramidion.durations import microseconds
+from pyramidion.config.checks import nearest
+from pyramidion.config.durations import microseconds
 from pyramidion.errors import PyramidionError
-from pyramidion.serve.schemas import schema_file
-from pyramidion.serve.shapes import TOML
+from pyramidion.web.service.schemas import schema_file
+from pyramidion.web.service.shapes import TOML
 
 SIZE = 1 << 20
 SCHEMAS = [

@@ -17,14 +17,14 @@ import httpx
 import pyarrow as pa
 import uvicorn
 
-from pyramidion.listening import bound
-from pyramidion.schema import Schema
-from pyramidion.serve.access import EVERY, ROLES, Tokens
-from pyramidion.serve.app import create_app
-from pyramidion.serve.service import Service
-from pyramidion.toml import written
+from pyramidion.config.schema import Schema
+from pyramidion.config.toml import written
 from pyramidion.web.bodies import ARROW
 from pyramidion.web.limits import Limits
+from pyramidion.web.listen import bound
+from pyramidion.web.service.access import EVERY, ROLES, Tokens
+from pyramidion.web.service.app import create_app
+from pyramidion.web.service.service import Service
 from tests.ports import free_port
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 from tests.waiting import PATIENCE, wait_for

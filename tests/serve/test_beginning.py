@@ -17,19 +17,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from pyramidion.bundles import Arrival
 from pyramidion.cli.program import main
-from pyramidion.draft import draft
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.errors import BusyError, FormatError, TooLargeError
 from pyramidion.learn.choices import CHOICES
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.schema import Categorical, Label, Schema
-from pyramidion.serve.csv_bodies import CSV, draft_from
-from pyramidion.serve.routes_beginning import _one_by_one
-from pyramidion.serve.schemas import schema_file
-from pyramidion.serve.shapes import TOML
+from pyramidion.rows.draft import draft
 from pyramidion.storage.hot import Receipt
+from pyramidion.store.batching import Arrival
 from pyramidion.web.limits import Limits
+from pyramidion.web.service.csv_bodies import CSV, draft_from
+from pyramidion.web.service.routes_beginning import _one_by_one
+from pyramidion.web.service.schemas import schema_file
+from pyramidion.web.service.shapes import TOML
 from pyramidion.web.shapes import named
 from tests.serve.services import Inside, error_of
 from tests.store.stores import rows

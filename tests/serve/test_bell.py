@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from pyramidion.serve.bell import Bell, Kept
+from pyramidion.web.service.bell import Bell, Kept
 from tests.waiting import PATIENCE
 
 

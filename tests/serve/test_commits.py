@@ -12,9 +12,9 @@ import pytest
 
 from pyramidion import Arrival
 from pyramidion.errors import BusyError, ObservationError, StorageError
-from pyramidion.serve import commits
-from pyramidion.serve.commits import Commits, Load
 from pyramidion.storage.hot import Receipt
+from pyramidion.web.service import commits
+from pyramidion.web.service.commits import Commits, Load
 from tests.store import inspect
 from tests.store.conftest import stand
 from tests.store.inspect import populating

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import pyramidion.errors
-from pyramidion.serve.app import create_app
-from pyramidion.serve.routing import GUARDED
-from pyramidion.serve.service import Service
 from pyramidion.web import refusals
 from pyramidion.web.openapi import who
+from pyramidion.web.service.app import create_app
+from pyramidion.web.service.routing import GUARDED
+from pyramidion.web.service.service import Service
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
 ROW = re.compile(r"^\| `(GET|POST|PUT|DELETE)` \| `(\S+)` \| ([a-z -]+) \|", re.MULTILINE)

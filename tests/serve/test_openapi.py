@@ -9,8 +9,8 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from pyramidion.serve import shapes
-from pyramidion.serve.app import ALL
+from pyramidion.web.service import shapes
+from pyramidion.web.service.app import ALL
 from pyramidion.web.shapes import named as shaped
 from tests.serve.services import Inside
 from tests.waiting import PATIENCE

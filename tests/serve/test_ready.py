@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.serve import routes_predictions, service, streams
-from pyramidion.serve import warming as warming_module
-from pyramidion.serve.service import Service
-from pyramidion.serve.warming import Warming
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
+from pyramidion.web.service import routes_predictions, service, streams
+from pyramidion.web.service import warming as warming_module
+from pyramidion.web.service.service import Service
+from pyramidion.web.service.warming import Warming
 from tests.serve.services import PATIENCE, Inside, told_rows, wait_for
 
 MODEL = "late"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from pyramidion.serve.server import YOUNG, collecting
+from pyramidion.web.service.server import YOUNG, collecting
 
 
 def test_cycles_of_what_came_before_are_not_looked_for_while_it_serves() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pyramidion.counts.signing import key_text
 from pyramidion.errors import FormatError, StorageError
-from pyramidion.serve.service import Service
-from pyramidion.signed import key_text
+from pyramidion.web.service.service import Service
 
 
 def started(folder: Path) -> str:
@@ -66,7 +66,7 @@ def test_key_that_others_may_read_is_refused(key: Path, mode: int) -> None:
 
 def test_kill_while_the_key_is_written_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from pyramidion.serve.service import Service\n"
+        "import sys; from pathlib import Path; from pyramidion.web.service.service import Service\n"
         "folder = Path(sys.argv[1]); Service(folder, keys=f'file:{folder}-keys/{{stream}}')\n"
     )
     (tmp_path / "data" / ".service").mkdir(parents=True)

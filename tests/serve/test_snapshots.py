@@ -9,10 +9,10 @@ import httpx
 import numpy as np
 import pytest
 
+from pyramidion.counts.signing import key_from, unsign
 from pyramidion.counts.snapshot_file import snapshot_from
 from pyramidion.errors import FormatError, StateError
 from pyramidion.learn.exports import Revived
-from pyramidion.signed import key_from, unsign
 from pyramidion.storage.shared import SharedTables
 from tests.serve.services import Inside, error_of
 from tests.store.stores import DAY, rows

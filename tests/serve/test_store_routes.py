@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from pyramidion.config.settings import Settings
+from pyramidion.config.toml import written
+from pyramidion.counts.signing import key_from
 from pyramidion.counts.snapshot_file import LIFE
-from pyramidion.serve.service import Service
-from pyramidion.settings import Settings
-from pyramidion.signed import key_from
-from pyramidion.toml import written
+from pyramidion.web.service.service import Service
 from tests.serve.services import Inside, error_of, told_rows
 from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows

@@ -23,9 +23,10 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from pyramidion import Pyramid, killpoints
+from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.privacy.birth import Birth
+from pyramidion.storage import fault_points as killpoints
 from pyramidion.storage.roster import Roster
 from pyramidion.storage.tables import FileTables
 from tests.dying import ended, started

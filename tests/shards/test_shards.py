@@ -26,12 +26,12 @@ from pyramidion import (
     SchemaError,
     Shard,
     StateError,
-    shard,
 )
-from pyramidion.serve.metrics import _of_status
 from pyramidion.storage import ciphers, keys
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
+from pyramidion.store import shard
+from pyramidion.web.service.metrics import _of_status
 from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
 from tests.store import inspect

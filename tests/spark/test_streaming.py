@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyramidion.client.rows import body_of
 from pyramidion.errors import StateError
 from pyramidion.spark import stream
 from pyramidion.spark.streaming import _keyed
+from pyramidion.web.client.rows import body_of
 from tests.client.service import TOKEN, serving
 from tests.spark.driver import FORM, streamed
 from tests.spark.test_counting import frame

@@ -29,10 +29,11 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from pyramidion import killpoints, records
 from pyramidion.counts.arena import MAGIC as ARENA
 from pyramidion.counts.layout import Layout, Table
 from pyramidion.errors import FormatError
+from pyramidion.storage import fault_points as killpoints
+from pyramidion.storage import records
 from pyramidion.storage.ciphers import KEY_BYTES, MAGIC, NONCE, TAG, opened, sealed_size
 
 CALLS = ("write", "fsync", "fdatasync", "ftruncate", "truncate", "replace", "rename", "unlink")

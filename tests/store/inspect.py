@@ -18,28 +18,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyramidion import Pyramid
-from pyramidion.arrivals import Arrivals
 from pyramidion.counts.arena import Arena
-from pyramidion.encoding import Encoder
-from pyramidion.lifecycle import Lifecycle
-from pyramidion.measures import Measures
-from pyramidion.nodes import Nodes
-from pyramidion.observations import Door
-from pyramidion.people import People
-from pyramidion.populating import Window
 from pyramidion.privacy.birth import Birth
-from pyramidion.schedule import Schedule
-from pyramidion.serving import Serving
-from pyramidion.shards import Shards
-from pyramidion.sharing import Sharing
+from pyramidion.rows.encoding import Encoder
+from pyramidion.rows.observations import Door
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.hot import HotWindow
 from pyramidion.storage.readings import Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.table_files import TableFiles
-from pyramidion.threads import Threads
-from pyramidion.training import Training
+from pyramidion.store.contributions import People
+from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.model_scores import Measures
+from pyramidion.store.nodes import Nodes
+from pyramidion.store.observe import Arrivals
+from pyramidion.store.publish import Sharing
+from pyramidion.store.schedule import Schedule
+from pyramidion.store.shards import Shards
+from pyramidion.store.snapshots import Serving
+from pyramidion.store.training import Training
+from pyramidion.store.windows import Window
+from pyramidion.workers import Threads
 
 # --- on disk ----------------------------------------------------------------------------
 

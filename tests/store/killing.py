@@ -26,7 +26,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from pyramidion import Pyramid, Settings, killpoints
+from pyramidion import Pyramid, Settings
+from pyramidion.storage import fault_points as killpoints
 from pyramidion.vault.backlog import Backlog
 from tests.dying import ended, started
 from tests.store import inspect

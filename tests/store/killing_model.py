@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from pyramidion import Settings
 from pyramidion.counts.arena import Arena
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import Birth
+from pyramidion.rows.observations import Door
 from tests import reference_counts as naive
 from tests.store import killing_workload as work
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyramidion import Arrival, Pyramid, PyramidionError, killpoints
+from pyramidion import Arrival, Pyramid, PyramidionError
+from pyramidion.storage import fault_points as killpoints
 from tests.forking import forked
 from tests.store.stores import DAY, SCHEMA, START, rows, tiny
 

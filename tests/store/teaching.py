@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyramidion import Categorical, Label, Pyramid, Schema, training
+from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.learn.fitting import Trainer
+from pyramidion.store import training
 from tests.learn.parrots import Learner, Parrot, parrots
 from tests.store.archive import on_reach
 from tests.store.stores import DAY, START, Stand, observed

@@ -23,9 +23,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyramidion import AuditLog, Entry, Pyramid, Verification, audit_log, verify_lines
-from pyramidion.audit_chain import GENESIS, canonical, public, signed
+from pyramidion import AuditLog, Entry, Pyramid, Verification, verify_lines
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
+from pyramidion.storage import audit_log
+from pyramidion.storage.audit_chain import GENESIS, canonical, public, signed
 from tests.dying import ended, started
 from tests.store import inspect
 from tests.store.stores import DAY, Stand, observed, rows
@@ -508,7 +509,7 @@ def test_only_the_owner_may_read_the_files(log: AuditLog) -> None:
 APPENDER = """
 import sys
 from pathlib import Path
-from pyramidion.audit_log import AuditLog
+from pyramidion.storage.audit_log import AuditLog
 name, count = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()

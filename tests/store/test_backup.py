@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.backup import copied_back
 from pyramidion.errors import KeyHolderError, PrivacyError, StateError, StorageError
 from pyramidion.storage import disk
 from pyramidion.storage.keys import FileHolder
+from pyramidion.store.backup import copied_back
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import (

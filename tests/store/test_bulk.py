@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.bulk import Bulk
 from pyramidion.counts.partials import Partial
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.killpoints import POINTS
+from pyramidion.storage.fault_points import POINTS
+from pyramidion.store.bulk import Bulk
 from tests.dying import died
 from tests.store import inspect
 from tests.store.inspect import sealed

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pyramidion import Categorical, Label, Pyramid, Schema
-from pyramidion.clocks import LIMIT, Alarm, SystemClock
 from pyramidion.errors import ObservationError, SchemaError, StateError
+from pyramidion.store.clocks import LIMIT, Alarm, SystemClock
 from tests.store import inspect
 from tests.store.inspect import settled
 from tests.store.stores import (

@@ -18,9 +18,9 @@ from sklearn.linear_model import SGDClassifier
 
 from pyramidion import Categorical, Pyramid, Schema, StateError
 from pyramidion.errors import FormatError, ObservationError, PrivacyError, SchemaError, StorageError
-from pyramidion.hot_rows import HotRows
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.hot import Receipt, Stored
+from pyramidion.store.hot_rows import HotRows
 from tests.store import inspect
 from tests.store.archive import Archive, Loot, keys_in, loot, watched
 from tests.store.inspect import populating, settled
@@ -183,7 +183,7 @@ def test_older_compressed_records_do_not_show_who_is_erased(
         with a_stand() as stand:
             store = stand.create(PEOPLE, **NOISY)
             with monkeypatch.context() as older:
-                older.setattr("pyramidion.records.to_bytes", compressed)
+                older.setattr("pyramidion.storage.records.to_bytes", compressed)
                 observed(store, of(["a"] * 6_000 + ["b"]))
             store.erase_person(person, why="request 17")
             assert person not in who(store)

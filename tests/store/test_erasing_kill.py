@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.killpoints import POINTS, arm
+from pyramidion.storage.fault_points import POINTS, arm
 from tests.dying import died
 from tests.store import inspect
 from tests.store.inspect import populating

@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import SchemaError, StorageError
-from pyramidion.exposure import exposure_of, persons_of
-from pyramidion.exposure.exposed import Exposure
-from pyramidion.exposure.lives import Came, StepLife
-from pyramidion.exposure.text import sentences
-from pyramidion.files import DataFile
-from pyramidion.replay import Replay, in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import Replay, in_order
+from pyramidion.store.exposure import exposure_of, persons_of
+from pyramidion.store.exposure.exposed import Exposure
+from pyramidion.store.exposure.lives import Came, StepLife
+from pyramidion.store.exposure.text import sentences
 from tests.cli.shell import as_bytes
 from tests.memory import MEMORY
 from tests.store import inspect

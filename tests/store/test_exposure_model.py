@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from pyramidion import Pyramid, Schema
-from pyramidion.clocks import SystemClock
-from pyramidion.exposure.exposed import Exposure
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
+from pyramidion.store.clocks import SystemClock
+from pyramidion.store.exposure.exposed import Exposure
 from tests.cli.shell import as_bytes
 from tests.store import inspect
 from tests.store.inspect import settled

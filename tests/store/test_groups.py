@@ -10,8 +10,8 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.estimates import Estimates
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import SchemaError
-from pyramidion.observations import Door
-from pyramidion.serving import snapshot
+from pyramidion.rows.observations import Door
+from pyramidion.store.snapshots import snapshot
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import DAY, HOUR, SCHEMA, Stand, cells, exact, observed, rows, same

@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 import pyramidion
-from pyramidion import Pyramid, awakening
-from pyramidion.killpoints import POINTS
-from pyramidion.lifecycle import Lifecycle
-from pyramidion.populating import Window
+from pyramidion import Pyramid
 from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.fault_points import POINTS
+from pyramidion.store import recovery as awakening
+from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.windows import Window
 from tests.dying import died
 from tests.memory import in_memory
 from tests.store import killing_workload as work

@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, StateError
-from pyramidion.guarantee import Guarantee
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.learn.curves import LearningCurve
 from tests.learn.parrots import Parrot
 from tests.store.stores import DAY, START, Stand, observed

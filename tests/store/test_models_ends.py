@@ -13,9 +13,9 @@ import pytest
 
 from pyramidion import Pyramid, StateError
 from pyramidion.errors import PyramidionError
-from pyramidion.files import DataFile
 from pyramidion.learn.fitting import Trainer
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
 from tests.store import inspect
 from tests.store.archive import on_reach
 from tests.store.stores import DAY, START, Stand

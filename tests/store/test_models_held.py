@@ -16,7 +16,7 @@ from sklearn.linear_model import SGDRegressor
 
 from pyramidion import ObservationError, PrivacyError, Pyramid, StateError
 from pyramidion.learn import training_set
-from pyramidion.serving import Serving
+from pyramidion.store.snapshots import Serving
 from tests.store import inspect
 from tests.store.stores import DAY, START, Stand
 from tests.store.teaching import (
@@ -116,7 +116,7 @@ def test_a_snapshot_that_cannot_be_made_at_a_retirement_leaves_none_of_before(
 
     def broken(self: Serving, why: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("pyramidion.serving.snapshot", lambda _: 1 / 0)
+            patch.setattr("pyramidion.store.snapshots.snapshot", lambda _: 1 / 0)
             real(self, why)
 
     serving, changed = inspect.parts(store).serving, inspect.parts(store).lifecycle.changed

@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRe
 from sklearn.naive_bayes import GaussianNB
 
 from pyramidion import Pyramid
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
 from tests.store import inspect, stores
 from tests.store.inspect import settled
 from tests.store.stores import DAY, START, Stand, observed

@@ -133,7 +133,7 @@ def test_a_model_is_another_version_after_each_batch_it_learns(stand: Stand) -> 
 def test_a_model_whose_versions_are_used_up_learns_no_more_until_it_is_trained(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyramidion.training.STRETCH", 1)
+    monkeypatch.setattr("pyramidion.store.training.STRETCH", 1)
     store = lived(stand)
     store.register("quick", SGDRegressor())
     seen = []

@@ -35,9 +35,13 @@ from pyramidion import (
     Snapshot,
     Verification,
 )
-from pyramidion.clocks import ClockStatus
-from pyramidion.erasing import Erasure
-from pyramidion.exposure.exposed import (
+from pyramidion.learn.exports import KINDS
+from pyramidion.privacy import ledger
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
+from pyramidion.store.clocks import ClockStatus
+from pyramidion.store.erase_person import Erasure
+from pyramidion.store.exposure.exposed import (
     Exposure,
     Forgotten,
     Gap,
@@ -48,19 +52,15 @@ from pyramidion.exposure.exposed import (
     VaultExposed,
     WindowExposed,
 )
-from pyramidion.files import DataFile
-from pyramidion.intrusion import Reseed
-from pyramidion.learn.exports import KINDS
-from pyramidion.privacy import ledger
-from pyramidion.rebuilding import Rebuild
-from pyramidion.replay import in_order
-from pyramidion.schedule import Advance, Due
-from pyramidion.selecting import Selection
-from pyramidion.shards import ShardStatus
-from pyramidion.sharing import SharedStatus
-from pyramidion.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
-from pyramidion.tampering import Damage
-from pyramidion.trials import GroupStatus
+from pyramidion.store.group_trials import GroupStatus
+from pyramidion.store.publish import SharedStatus
+from pyramidion.store.rebuild import Rebuild
+from pyramidion.store.repair import Damage
+from pyramidion.store.reseed import Reseed
+from pyramidion.store.schedule import Advance, Due
+from pyramidion.store.select_groups import Selection
+from pyramidion.store.shards import ShardStatus
+from pyramidion.store.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
 from pyramidion.vault.verifying import Problem

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from pyramidion.errors import KeyHolderError, ObservationError, StateError, StorageError
-from pyramidion.idempotency import Once
 from pyramidion.storage.hot import Receipt
+from pyramidion.storage.idempotency import Once
 from tests.store import inspect
 from tests.store.inspect import born, populating, sealed
 from tests.store.stores import (

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import FormatError, StorageError
-from pyramidion.files import DataFile
-from pyramidion.killpoints import arm
 from pyramidion.privacy.contributions import hidden_of
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
+from pyramidion.storage.fault_points import arm
 from pyramidion.storage.hot import Receipt
 from tests.dying import died
 from tests.store import inspect

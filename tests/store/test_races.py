@@ -17,8 +17,8 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import ObservationError, StateError
-from pyramidion.files import DataFile
-from pyramidion.replay import Replay, in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import Replay, in_order
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.segments import Segments
 from tests.store import inspect

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from sklearn.naive_bayes import BernoulliNB
 
-from pyramidion import Categorical, Label, Pyramid, Schema, rebuilding
+from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import ObservationError, PrivacyError, StateError, StorageError
 from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
-from pyramidion.rebuilding import Rebuild
 from pyramidion.storage.table_files import TableFiles
+from pyramidion.store import rebuild as rebuilding
+from pyramidion.store.rebuild import Rebuild
 from tests.store import inspect
 from tests.store import test_bins as bins
 from tests.store.inspect import born, sealed, settled

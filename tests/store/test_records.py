@@ -15,11 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyramidion import Categorical, Continuous, Label, Schema, Settings, records
+from pyramidion import Categorical, Continuous, Label, Schema, Settings
+from pyramidion.config.spelling import BY_TYPE
 from pyramidion.errors import FormatError, ObservationError
-from pyramidion.hashing_values import UnfitError, by_text
-from pyramidion.observations import Door
-from pyramidion.spelling import BY_TYPE
+from pyramidion.rows.hashing_values import UnfitError, by_text
+from pyramidion.rows.observations import Door
+from pyramidion.storage import records
 from tests.store.inspect import populating
 from tests.store.stores import START, Stand, cells, exact, same
 

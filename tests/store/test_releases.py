@@ -16,9 +16,9 @@ import pytest
 import pyramidion
 from pyramidion import Pyramid, Schema
 from pyramidion.errors import KeyHolderError, StorageError
-from pyramidion.hot_rows import HotRows
 from pyramidion.privacy.birth import Birth
 from pyramidion.storage.keys import FileHolder
+from pyramidion.store.hot_rows import HotRows
 from tests.dying import died
 from tests.store import inspect
 from tests.store import test_bins as bins
@@ -332,7 +332,7 @@ def test_what_fails_after_a_row_was_read_is_not_given_back(
     def failed(*_: object, **__: object) -> None:
         raise StorageError("while scores are computed")
 
-    monkeypatch.setattr("pyramidion.selecting.select", failed)
+    monkeypatch.setattr("pyramidion.store.select_groups.select", failed)
     with pytest.raises(StorageError, match="while scores are computed"):
         store.select_groups()
     assert store.ledger.left(1, "selection") == 0
@@ -404,4 +404,4 @@ def _callers(name: str) -> set[str]:
 
 
 def test_windows_are_charged_at_birth_or_by_a_release() -> None:
-    assert _callers("open") == {"lifecycle.py", "bulk.py"}
+    assert _callers("open") == {"store/lifecycle.py", "store/bulk.py"}

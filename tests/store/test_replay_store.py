@@ -14,8 +14,8 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import ObservationError
-from pyramidion.files import DataFile
-from pyramidion.replay import Replay, in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import Replay, in_order
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import (

@@ -16,9 +16,9 @@ from sklearn.naive_bayes import BernoulliNB
 
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
-from pyramidion.intrusion import Reseed
 from pyramidion.storage.keys import FileHolder
 from pyramidion.storage.table_files import TableFiles
+from pyramidion.store.reseed import Reseed
 from tests.store import inspect
 from tests.store.archive import Archive, keys_in, loot, watched
 from tests.store.inspect import born, populating, sealed, settled

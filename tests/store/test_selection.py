@@ -16,12 +16,12 @@ import pytest
 from pyramidion import Categorical, Label, Pyramid, Schema, SchemaError, Settings
 from pyramidion.counts.selection import Coded
 from pyramidion.errors import FormatError, PrivacyError, StateError
-from pyramidion.hot_rows import HotRows
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.selection import select
 from pyramidion.storage.catalogue import FORGOTTEN
 from pyramidion.storage.table_files import TableFiles
-from pyramidion.trials import drop_failed
+from pyramidion.store.group_trials import drop_failed
+from pyramidion.store.hot_rows import HotRows
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import DAY, START, Stand, cells, observed
@@ -180,7 +180,7 @@ def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noi
         hidden.append(k)
         return select(*given, k=k, **more)
 
-    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    monkeypatch.setattr("pyramidion.store.select_groups.select", chosen)
     store = stand.create(replace(SCHEMA, unit="who"), **MUCH | {"hot_window": "5d"})
     at(stand, store, 1)
     observed(store, of_people(8000, 1))
@@ -253,7 +253,7 @@ def test_rows_that_arrive_during_a_selection_are_not_in_it(
         read.append(coded.came)
         return select(coded, *given, **more)
 
-    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    monkeypatch.setattr("pyramidion.store.select_groups.select", chosen)
     arriving(store, of_people(300, 1), monkeypatch)
     assert store.select_groups().rows == 2000
     assert read == [2000]
@@ -298,7 +298,7 @@ def test_with_people_all_rows_of_one_are_hidden_in_all_windows_that_are_read(
         hidden.append(k)
         return []
 
-    monkeypatch.setattr("pyramidion.selecting.select", chosen)
+    monkeypatch.setattr("pyramidion.store.select_groups.select", chosen)
     for day in (9, 11):
         at(stand, store, day)
         rows = batch(50, day)
@@ -622,7 +622,7 @@ def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
             raise StateError("as if killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pyramidion.lifecycle.reach", charged)
+        patched.setattr("pyramidion.store.lifecycle.reach", charged)
         with pytest.raises(StateError, match="as if killed"):
             inspect.parts(store).lifecycle.open(1, int(stand.clock.now * 1e6))
     before = totals(store)

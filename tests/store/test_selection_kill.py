@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.killpoints import POINTS
+from pyramidion.storage.fault_points import POINTS
 from tests.dying import died
 from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, cells

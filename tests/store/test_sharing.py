@@ -20,9 +20,9 @@ from pyramidion.errors import (
     StateError,
     UnreachableError,
 )
-from pyramidion.sharing import AGAIN, LOOK
 from pyramidion.storage.shared import SharedTables
 from pyramidion.storage.tables import FileTables, TableStore
+from pyramidion.store.publish import AGAIN, LOOK
 from tests.redis_servers import RedisServer, needed
 from tests.store import inspect
 from tests.store.stores import DAY, SECOND, START, Stand, failing_once, observed, rows

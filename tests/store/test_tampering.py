@@ -12,7 +12,7 @@ from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import KeyHolderError, StateError, StorageError
 from pyramidion.storage.table_files import TableFiles
-from pyramidion.tampering import NOT_THE_SUM
+from pyramidion.store.repair import NOT_THE_SUM
 from tests.store import inspect
 from tests.store.inspect import sealed
 from tests.store.stores import DAY, Stand, cells, observed, rows, same, states

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from pyramidion import Pyramid, killpoints
+from pyramidion import Pyramid
 from pyramidion.errors import StateError
 from pyramidion.privacy import birth
 from pyramidion.privacy.noise import Noise
-from pyramidion.threads import ASIDE, BEHIND, KEEPER, Aside, Threads
+from pyramidion.storage import fault_points as killpoints
+from pyramidion.workers import ASIDE, BEHIND, KEEPER, Aside, Threads
 from tests.store import inspect
 from tests.store.archive import on_reach
 from tests.store.inspect import populating, sealed
@@ -438,7 +439,7 @@ def test_work_that_stood_aside_for_too_long_goes_on_in_the_keeper(
 ) -> None:
     passed = [0.0]
     clock = SimpleNamespace(monotonic=lambda: passed[0])
-    monkeypatch.setattr("pyramidion.threads.time", clock)
+    monkeypatch.setattr("pyramidion.workers.time", clock)
 
     def where() -> list[str]:
         with Aside(patience=60.0) as aside:

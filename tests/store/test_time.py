@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.clocks import SystemClock
 from pyramidion.errors import ExpiredError
-from pyramidion.files import DataFile
-from pyramidion.replay import Replay, in_order
-from pyramidion.schedule import Due
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import Replay, in_order
+from pyramidion.store.clocks import SystemClock
+from pyramidion.store.schedule import Due
 from tests.store import inspect
 from tests.store.inspect import settled
 from tests.store.stores import DAY, SCHEMA, SECOND, START, TIMELESS, Stand, observed, rows

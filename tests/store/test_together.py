@@ -16,10 +16,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pyramidion import Arrival, Pyramid, Schema, records
+from pyramidion import Arrival, Pyramid, Schema
 from pyramidion.errors import ObservationError, PyramidionError, StateError, StorageError
-from pyramidion.idempotency import CONTENT
+from pyramidion.storage import records
 from pyramidion.storage.hot import Receipt, Stored
+from pyramidion.storage.idempotency import CONTENT
 from tests.store import inspect, teaching
 from tests.store.inspect import populating, sealed, settled
 from tests.store.peopling import EXACT, PEOPLE, a_stand, arenas, of

@@ -8,7 +8,7 @@ import pytest
 
 from pyramidion import Arrival, Pyramid
 from pyramidion.errors import ObservationError
-from pyramidion.killpoints import arm
+from pyramidion.storage.fault_points import arm
 from pyramidion.storage.hot import Receipt
 from tests.dying import died
 from tests.store import inspect

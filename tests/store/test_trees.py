@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyramidion import Categorical, Label, Pyramid, Schema
-from pyramidion.auditing.life import _opens
-from pyramidion.auditing.witness import Witness
+from pyramidion.config.window_tree import RADICES, Mechanism, best, tree, used
 from pyramidion.counts.arena import Arena
-from pyramidion.levels import RADICES, Mechanism, best, tree, used
 from pyramidion.privacy.budget import budget_of
+from pyramidion.store.audit.life import _opens
+from pyramidion.store.audit.witness import Witness
 from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.peopling import PEOPLE, of
@@ -93,7 +93,7 @@ def test_the_tree_that_was_found_stays_whatever_a_later_version_would_find(
     levels = store.settings.levels
     assert levels is not None
     assert levels == best(store.settings.kept_windows or 0, store.settings.mechanism)
-    monkeypatch.setattr("pyramidion.settings.best", lambda *_: tree(364, 2, 3, "gaussian"))
+    monkeypatch.setattr("pyramidion.config.settings.best", lambda *_: tree(364, 2, 3, "gaussian"))
     assert stand.reopen().settings.levels == levels
 
 

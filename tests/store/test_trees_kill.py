@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pyramidion import Pyramid
-from pyramidion.killpoints import POINTS
+from pyramidion.storage.fault_points import POINTS
 from tests.dying import died
 from tests.memory import in_memory
 from tests.store import inspect

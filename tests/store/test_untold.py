@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyramidion import AuditLog, Pyramid, SchemaError, StorageError, untold
-from pyramidion.untold import UNTOLD
+from pyramidion import AuditLog, Pyramid, SchemaError, StorageError
+from pyramidion.storage import outbox as untold
+from pyramidion.storage.outbox import UNTOLD
 from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of
 from tests.store.stores import DAY, HOUR, START, Stand, observed, rows
@@ -139,7 +140,7 @@ def test_a_deed_that_fails_before_its_erasure_is_not_told_also_where_a_window_wa
     def fails(*_: Any) -> None:
         raise StorageError("full")
 
-    monkeypatch.setattr("pyramidion.superseding._files", fails)
+    monkeypatch.setattr("pyramidion.store.superseding._files", fails)
     with pytest.raises(StorageError, match="full"):
         store.withdraw("a", why="sealed")
     assert store.status().deletions[-1].why == "sealed"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyramidion import Categorical, Continuous, Label, Schema, Settings, StateError
 from pyramidion.counts.values import WIDTH, values_of
-from pyramidion.observations import Door
+from pyramidion.rows.observations import Door
 from tests.store.stores import DAY, SCHEMA, Stand
 from tests.store.test_training_set import rolled
 

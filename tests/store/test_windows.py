@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pyramidion.errors import ObservationError, StateError, StorageError
-from pyramidion.schedule import Schedule
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.hot import Receipt
+from pyramidion.store.schedule import Schedule
 from tests.store import inspect
 from tests.store.inspect import born, populating, sealed, settled
 from tests.store.stores import (

@@ -9,8 +9,8 @@ import pytest
 
 from pyramidion import Categorical, Pyramid, Schema
 from pyramidion.errors import SchemaError, StateError, StorageError
-from pyramidion.idempotency import Once
 from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.idempotency import Once
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import (

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyramidion.audit_log import AuditLog
+from pyramidion.counts.deadline import HighWater
 from pyramidion.errors import StorageError
-from pyramidion.expiry import HighWater
+from pyramidion.storage.audit_log import AuditLog
 from pyramidion.vault.broker import Broker
 from pyramidion.vault.broker_http import BrokerServer
 from pyramidion.vault.custody import PrivateKey

@@ -11,8 +11,8 @@ from io import BytesIO
 import pyarrow as pa
 import pytest
 
+from pyramidion.counts.deadline import HighWater, passing, wall
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
-from pyramidion.expiry import HighWater, passing, wall
 from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Revocation

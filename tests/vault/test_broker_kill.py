@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from pyramidion.audit_log import AUDIT_LOG, AuditLog
+from pyramidion.counts.deadline import wall
 from pyramidion.errors import PyramidionError, StateError
-from pyramidion.expiry import wall
+from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.home import CATALOGUE
 from pyramidion.vault.custody import PublicKey

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pyramidion.audit_log import AuditLog
+from pyramidion.storage.audit_log import AuditLog
 from tests.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "vault-access.md"

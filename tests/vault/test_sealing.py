@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyramidion import FormatError, KeyHolderError, Pyramid, SchemaError, StateError, StorageError
-from pyramidion.audit_log import AUDIT_LOG, AuditLog
-from pyramidion.files import DataFile
-from pyramidion.replay import in_order
+from pyramidion.rows.files import DataFile
+from pyramidion.rows.history import in_order
+from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.vault import drafts
 from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.documents import Grant

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from pyramidion.killpoints import POINTS
 from pyramidion.storage.data_keys import DataKeys
+from pyramidion.storage.fault_points import POINTS
 from pyramidion.vault.sealing import Sealer
 from tests.store import killing_workload as work
 from tests.store.killing import Ordeal

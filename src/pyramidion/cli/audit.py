@@ -13,7 +13,7 @@ from pyramidion.cli.progress import bar
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.settings import Settings
+    from pyramidion.config.settings import Settings
 
 ALARM = 1
 CANARIES, ROUNDS = 20_000, 5
@@ -69,8 +69,8 @@ def add(commands: Commands[Parser]) -> None:
 
 def audit(arguments: argparse.Namespace) -> int:
     """Audit, print what was found; 1 where the alarm goes off."""
-    from pyramidion.auditing import report
-    from pyramidion.schema import Schema
+    from pyramidion.config.schema import Schema
+    from pyramidion.store.audit import report
 
     ours_to_interrupt()
     like = None if arguments.schema is None else Schema.from_toml(arguments.schema)
@@ -85,8 +85,8 @@ def audit(arguments: argparse.Namespace) -> int:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """Those of the file, with what was given in their place."""
-    from pyramidion import toml
-    from pyramidion.settings import Settings
+    from pyramidion.config import toml
+    from pyramidion.config.settings import Settings
 
     file, where = arguments.settings or arguments.schema, "the command line"
     told: Any = {"epsilon": 1.0}

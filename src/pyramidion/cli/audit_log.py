@@ -15,7 +15,7 @@ from pyramidion.cli.text import date, several, table
 from pyramidion.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.audit_log import AuditLog, Entry, Verification
+    from pyramidion.storage.audit_log import AuditLog, Entry, Verification
 
 UNSOUND = 1
 WIDE = 100  # letters of what happened that a table shows
@@ -88,7 +88,7 @@ def _add_since(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def _log(data: Path) -> Iterator[AuditLog]:
-    from pyramidion.audit_log import AUDIT_LOG, AuditLog
+    from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 
     with closing(AuditLog.read(data / AUDIT_LOG)) as log:
         yield log
@@ -157,7 +157,7 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def _verified(arguments: argparse.Namespace) -> Verification:
-    from pyramidion.audit_log import verify_lines
+    from pyramidion.storage.audit_log import verify_lines
     from pyramidion.storage.catalogue import facts
     from pyramidion.storage.home import CATALOGUE
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pyramidion.cli.options import Commands, Parser, add_store, opened, say_erased
 from pyramidion.cli.store import did
 from pyramidion.cli.text import date, past_its_time
-from pyramidion.clocks import SECOND, ClockStatus
+from pyramidion.store.clocks import SECOND, ClockStatus
 
 FOLLOWS = {
     "nothing": "the system's clock",

@@ -26,9 +26,9 @@ from pyramidion.cli.progress import bar, remark
 from pyramidion.cli.scratch import scratch
 
 if TYPE_CHECKING:
+    from pyramidion.config.settings import Settings
     from pyramidion.demo.flights import Flights
     from pyramidion.demo.year import Loss, Month, Year
-    from pyramidion.settings import Settings
 
 WITHIN = 0.05
 QUICK = 3  # months

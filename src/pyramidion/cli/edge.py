@@ -88,14 +88,14 @@ def edge(arguments: argparse.Namespace) -> None:
     wanted = _wanted(arguments.stream, arguments.model)
     if arguments.every <= 0:
         raise SchemaError("--every must be above 0 seconds; give such a number")
-    from pyramidion.client import Client
-    from pyramidion.edge.access import Callers
-    from pyramidion.edge.bodies import LIMITS
-    from pyramidion.edge.copies import Copies
-    from pyramidion.edge.edge import Edge
-    from pyramidion.edge.server import serve
-    from pyramidion.listening import Certificate, bound
+    from pyramidion.web.client import Client
     from pyramidion.web.descriptors import raise_limit
+    from pyramidion.web.edge.access import Callers
+    from pyramidion.web.edge.bodies import LIMITS
+    from pyramidion.web.edge.copies import Copies
+    from pyramidion.web.edge.edge import Edge
+    from pyramidion.web.edge.server import serve
+    from pyramidion.web.listen import Certificate, bound
     from pyramidion.web.logs import logged
 
     raise_limit()
@@ -149,7 +149,7 @@ def _wanted(streams: list[str], models: list[str]) -> dict[str, list[str]]:
 
 
 def _token(path: Path) -> str:
-    from pyramidion.secret_files import read_secret
+    from pyramidion.config.secret_files import read_secret
 
     lines = read_secret(path).decode("utf-8", errors="replace").split()
     if len(lines) != 1:

@@ -15,8 +15,8 @@ from pyramidion.cli.text import several
 from pyramidion.errors import ObservationError, SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.erasing import Erasure
-    from pyramidion.system import Pyramid
+    from pyramidion.store.erase_person import Erasure
+    from pyramidion.store.pyramid import Pyramid
 
 
 VAULT = "a vault keeps what was sealed before; see `pyramidion vault request --erase`"

@@ -26,7 +26,7 @@ from pyramidion.cli.options import (
 )
 from pyramidion.cli.progress import remark
 from pyramidion.cli.text import several, table
-from pyramidion.durations import microseconds
+from pyramidion.config.durations import microseconds
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from pyramidion.errors import SchemaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyramidion.exposure.exposed import Exposure
-    from pyramidion.system import Pyramid
+    from pyramidion.store.exposure.exposed import Exposure
+    from pyramidion.store.pyramid import Pyramid
     from pyramidion.vault.documents import Grant
     from pyramidion.vault.vault import Vault
 
 COMPONENTS = ("store", "edge", "tables")
-"""As `pyramidion.exposure.exposed` has them, which is not loaded to show the help."""
+"""As `pyramidion.store.exposure.exposed` has them, which is not loaded to show the help."""
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -85,8 +85,8 @@ def exposure(arguments: argparse.Namespace) -> None:
 def _list(arguments: argparse.Namespace, found: Exposure, pyramid: Pyramid) -> None:
     """Write the people behind exposed rows to a new file, one on a line, for its owner alone."""
     from pyramidion.cli.vault_rows import broker_of
-    from pyramidion.exposure import persons_of
     from pyramidion.storage.disk import read, write_durably
+    from pyramidion.store.exposure import persons_of
     from pyramidion.vault.reader import open_grant, read_grant
 
     unit = pyramid.schema.unit
@@ -110,7 +110,7 @@ def _counted(
     batches: Iterable[pa.RecordBatch], unit: str, found: Exposure, seen: Counter[str]
 ) -> Iterator[pa.RecordBatch]:
     """Batches as they come; how many of their exposed rows say whose they are is counted."""
-    from pyramidion.exposure import within
+    from pyramidion.store.exposure import within
 
     for batch in batches:
         if unit in batch.schema.names:
@@ -150,7 +150,7 @@ def _refuse_short(grant: Grant, found: Exposure, vault: Vault, unit: str) -> Non
 
 
 def _parts(found: Exposure) -> Iterator[str]:
-    from pyramidion.exposure.text import parts, sentences
+    from pyramidion.store.exposure.text import parts, sentences
 
     first, *others = sentences(found)
     yield first
@@ -163,6 +163,6 @@ def _parts(found: Exposure) -> Iterator[str]:
 
 
 def _write(path: Path, found: Exposure, name: str) -> None:
-    from pyramidion.exposure.page import page
+    from pyramidion.store.exposure.page import page
 
     path.write_text(page(found, name), "utf-8")

@@ -13,9 +13,9 @@ from pyramidion.cli.text import several, table
 from pyramidion.errors import FormatError
 
 if TYPE_CHECKING:
-    from pyramidion.intrusion import Reseed
-    from pyramidion.system import Pyramid
-    from pyramidion.tampering import Damage
+    from pyramidion.store.pyramid import Pyramid
+    from pyramidion.store.repair import Damage
+    from pyramidion.store.reseed import Reseed
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -145,9 +145,9 @@ def rebuild(arguments: argparse.Namespace) -> None:
 
 def _read(path: str, pyramid: Pyramid) -> Any:
     """All rows of a file: a window is counted again whole or not at all."""
-    from pyramidion.batches import joined
-    from pyramidion.files import DataFile
-    from pyramidion.observations import types_for
+    from pyramidion.rows.containers import joined
+    from pyramidion.rows.files import DataFile
+    from pyramidion.rows.observations import types_for
 
     types = types_for(pyramid.schema, pyramid.keyed_by)
     tables = list(DataFile(path).batches(pyramid.schema.columns, types=types))

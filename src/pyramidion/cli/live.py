@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyramidion.demo.flights import Flights
     from pyramidion.demo.flow import Flow, Moment
     from pyramidion.demo.year import Clock
-    from pyramidion.serve.service import Service
+    from pyramidion.web.service.service import Service
 
 HOST = "127.0.0.1"
 FIRST, LAST = date(2013, 2, 1), date(2013, 12, 31)
@@ -126,8 +126,8 @@ def live(arguments: argparse.Namespace) -> None:
         from pyramidion.demo import flights
         from pyramidion.demo.flow import STREAM, days_until, one_in, prepare
         from pyramidion.demo.year import Clock
-        from pyramidion.serve.service import Service
         from pyramidion.web.logs import logged
+        from pyramidion.web.service.service import Service
 
         clock, first, data = Clock(), days_until(arguments.begin), place / "data"
         loaded = one_in(flights.load(), arguments.one_in)
@@ -160,9 +160,9 @@ def _flowing(
     clock: Clock,
 ) -> PyramidionError | None:
     """Serve while flights flow; what ended these before their time."""
-    from pyramidion.client import Client
     from pyramidion.demo.flow import Flow, days_until
-    from pyramidion.serve.server import serve
+    from pyramidion.web.client import Client
+    from pyramidion.web.service.server import serve
 
     url = f"http://{HOST}:{listening.getsockname()[1]}"
     login, feeding = (
@@ -190,7 +190,7 @@ def _flowing(
 @contextmanager
 def _listening(arguments: argparse.Namespace) -> Iterator[socket.socket]:
     """The port that was asked for; or the usual one, or else a free one."""
-    from pyramidion.listening import bound
+    from pyramidion.web.listen import bound
 
     try:
         found = bound(HOST, PORT if arguments.port is None else arguments.port)

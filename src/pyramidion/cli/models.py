@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyramidion.learn.losses import Loss
     from pyramidion.learn.models import Model
     from pyramidion.learn.workload import Workload
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
 WIDE = 50  # letters of an estimator that a list shows
 BAR = 30  # letters of the longest bar

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import past_its_time
-from pyramidion.durations import since_epoch
+from pyramidion.config.durations import since_epoch
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.clocks import Clock
-    from pyramidion.schedule import Due
-    from pyramidion.system import Pyramid
+    from pyramidion.store.clocks import Clock
+    from pyramidion.store.pyramid import Pyramid
+    from pyramidion.store.schedule import Due
 
 FORMATS = ("csv", "tsv", "parquet", "ndjson", "arrow")
 KEYS = "PYRAMIDION_KEYS"
@@ -141,7 +141,7 @@ def opened(arguments: argparse.Namespace, *, train: bool = False, reading: bool 
 
     Who is only ``reading`` leaves all as it is.
     """
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
     ours_to_interrupt()
     pyramid = Pyramid.open(

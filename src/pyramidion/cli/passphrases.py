@@ -32,7 +32,7 @@ def add_passphrase(parser: argparse.ArgumentParser, default: str) -> None:
 def given(arguments: argparse.Namespace) -> str | None:
     """The passphrase of a file or of the environment, if there is one."""
     if arguments.passphrase_file is not None:
-        from pyramidion.secret_files import read_secret
+        from pyramidion.config.secret_files import read_secret
 
         lines = read_secret(arguments.passphrase_file).decode(errors="replace").splitlines()
         return lines[0] if lines else ""
@@ -53,7 +53,7 @@ def new_passphrase(arguments: argparse.Namespace) -> str:
 
 def unlocked(path: Path, arguments: argparse.Namespace, *, bare: bool = False) -> PrivateKey:
     """The private key in a file; ``bare``: perhaps one that was written without a passphrase."""
-    from pyramidion.secret_files import read_secret
+    from pyramidion.config.secret_files import read_secret
     from pyramidion.vault.custody import PrivateKey
 
     text = read_secret(path)

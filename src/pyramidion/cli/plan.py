@@ -13,8 +13,8 @@ from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
+    from pyramidion.config.settings import Settings
     from pyramidion.privacy.plan import Plan
-    from pyramidion.settings import Settings
 
 UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "KB": 10**3, "B": 1}
 
@@ -137,9 +137,9 @@ def nbytes(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Propose settings."""
-    from pyramidion.planning import report
+    from pyramidion.config.schema import Schema
     from pyramidion.privacy.plan import plan
-    from pyramidion.schema import Schema
+    from pyramidion.privacy.planning import report
 
     planned = plan(
         Schema.from_toml(arguments.schema),
@@ -160,8 +160,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> Settings | None:
     """The file's own; what is wrong with them is said with its name."""
-    from pyramidion import toml
-    from pyramidion.planning import settings_in
+    from pyramidion.config import toml
+    from pyramidion.privacy.planning import settings_in
 
     data, where = toml.read(arguments.schema, "schema")
     told = arguments.epsilon is not None or arguments.target is not None

@@ -34,8 +34,8 @@ from pyramidion.cli import (
     vault,
 )
 from pyramidion.cli.options import Parser
+from pyramidion.config.process_memory import protect
 from pyramidion.errors import FormatError, PrivacyError, PyramidionError, StorageError
-from pyramidion.process_memory import protect
 
 MISTAKE, UNUSABLE, UNPAID, INTERRUPTED, UNREAD = 2, 3, 4, 130, 141
 """Exit codes; docs/command-line.md says what each means."""

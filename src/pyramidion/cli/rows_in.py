@@ -23,10 +23,10 @@ from pyramidion.cli.text import date, past_its_time, several
 from pyramidion.errors import ObservationError
 
 if TYPE_CHECKING:
-    from pyramidion.replay import Replay
-    from pyramidion.status import Status
+    from pyramidion.rows.history import Replay
     from pyramidion.storage.hot import Receipt
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
+    from pyramidion.store.status import Status
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -96,8 +96,8 @@ class Totals:
 
 def import_files(arguments: argparse.Namespace) -> None:
     """Replay a history into the store."""
-    from pyramidion.files import DataFile
-    from pyramidion.replay import in_order
+    from pyramidion.rows.files import DataFile
+    from pyramidion.rows.history import in_order
 
     files = [DataFile(path, format=arguments.format) for path in arguments.files]
     with opened(arguments, reading=True) as pyramid:  # or it would erase what this is a part of
@@ -197,8 +197,8 @@ def _sealed(status: Status) -> int:
 
 def observe(arguments: argparse.Namespace) -> None:
     """Take in new rows."""
-    from pyramidion.files import ROWS, DataFile
-    from pyramidion.observations import types_for
+    from pyramidion.rows.files import ROWS, DataFile
+    from pyramidion.rows.observations import types_for
 
     file = DataFile(arguments.file, format=arguments.format)
     totals, pace = Totals(), Pace()

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pyramidion.files import DataFile
-    from pyramidion.guarantee import Guarantee
+    from pyramidion.counts.guarantee import Guarantee
     from pyramidion.learn.models import Model
     from pyramidion.learn.training_set import TrainingSet
-    from pyramidion.system import Pyramid
+    from pyramidion.rows.files import DataFile
+    from pyramidion.store.pyramid import Pyramid
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -94,7 +94,7 @@ def featurize(arguments: argparse.Namespace) -> None:
 
 def _file(arguments: argparse.Namespace) -> DataFile:
     """The rows to read; what is wrong with the output is said before that, too."""
-    from pyramidion.files import DataFile
+    from pyramidion.rows.files import DataFile
 
     kind_of(arguments)
     return DataFile(arguments.file, format=arguments.format)
@@ -102,7 +102,7 @@ def _file(arguments: argparse.Namespace) -> DataFile:
 
 def _asked(file: DataFile, pyramid: Pyramid) -> Iterator[pa.Table]:
     """The features of a file's rows, batch by batch."""
-    from pyramidion.observations import types_for
+    from pyramidion.rows.observations import types_for
 
     types = types_for(pyramid.schema, pyramid.keyed_by)
     return file.batches(pyramid.schema.feature_names, types=types)
@@ -180,7 +180,7 @@ def _whole(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Small tables put together: rows that came one by one should not be written so."""
     import pyarrow as pa
 
-    from pyramidion.files import ROWS
+    from pyramidion.rows.files import ROWS
 
     held: list[pa.Table] = []
     rows = 0
@@ -218,7 +218,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
 def _model(pyramid: Pyramid, arguments: argparse.Namespace) -> Model:
     """The model that is asked, if it has what is asked of it."""
-    from pyramidion.checks import nearest
+    from pyramidion.config.checks import nearest
     from pyramidion.learn.recipes import estimator_of
 
     name, models = arguments.name, pyramid.models

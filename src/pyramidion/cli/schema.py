@@ -40,8 +40,8 @@ def add(commands: Commands[Parser]) -> None:
 
 def draft(arguments: argparse.Namespace) -> None:
     """Propose a schema."""
-    from pyramidion.draft import draft as drafted
-    from pyramidion.schema import Schema
+    from pyramidion.config.schema import Schema
+    from pyramidion.rows.draft import draft as drafted
 
     text = drafted(arguments.file)
     if arguments.output is not None:
@@ -69,7 +69,7 @@ def _write_new(path: Path, text: str) -> None:
 
 def check(arguments: argparse.Namespace) -> None:
     """Check a schema and list its tables."""
-    from pyramidion.schema import Schema
+    from pyramidion.config.schema import Schema
 
     schema = Schema.from_toml(arguments.file)
     schema.refuse_alike()
@@ -99,8 +99,8 @@ def to_change(path: Path) -> int:
 
 def _dense_limit(path: Path) -> int:
     """The file's own ``dense_limit``; its settings are checked on the way, if it has any."""
-    from pyramidion import toml
-    from pyramidion.settings import Settings
+    from pyramidion.config import toml
+    from pyramidion.config.settings import Settings
 
     has_settings = "settings" in toml.read(path, "schema")[0]
     settings = Settings.from_toml(path) if has_settings else Settings(epsilon=1.0)

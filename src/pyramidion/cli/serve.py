@@ -17,8 +17,8 @@ from pyramidion.cli.text import date, table
 from pyramidion.extras import refuse_missing
 
 if TYPE_CHECKING:
-    from pyramidion.serve.access import Tokens
     from pyramidion.web.limits import Limits
+    from pyramidion.web.service.access import Tokens
 
 PORT = 8780
 SERVED = [
@@ -27,7 +27,7 @@ SERVED = [
 ]
 """Packages that a service needs."""
 ROLES = ("observe", "train", "predict", "admin", "custodian-request")
-"""As `pyramidion.serve.access` has them, which is not loaded to show the help."""
+"""As `pyramidion.web.service.access` has them, which is not loaded to show the help."""
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -110,13 +110,13 @@ def _waiting(arguments: argparse.Namespace, usual: Limits) -> Limits:
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     refuse_missing("the service", SERVED, "serve")
-    from pyramidion.listening import Certificate, bound
-    from pyramidion.serve.server import collecting
-    from pyramidion.serve.server import serve as run
-    from pyramidion.serve.service import KEYS, Service
     from pyramidion.web.descriptors import raise_limit
     from pyramidion.web.limits import Limits
+    from pyramidion.web.listen import Certificate, bound
     from pyramidion.web.logs import logged
+    from pyramidion.web.service.server import collecting
+    from pyramidion.web.service.server import serve as run
+    from pyramidion.web.service.service import KEYS, Service
 
     raise_limit()
     certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
@@ -144,7 +144,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def _tokens(arguments: argparse.Namespace) -> Tokens:
-    from pyramidion.serve.access import Tokens
+    from pyramidion.web.service.access import Tokens
 
     return Tokens.of(arguments.data)
 

@@ -22,8 +22,8 @@ from pyramidion.cli.text import several, table
 from pyramidion.errors import SchemaError, StateError
 
 if TYPE_CHECKING:
-    from pyramidion.shard import Shard
-    from pyramidion.shards import ShardStatus
+    from pyramidion.store.shard import Shard
+    from pyramidion.store.shards import ShardStatus
     from pyramidion.vault.custody import PublicKey
 
 
@@ -81,7 +81,7 @@ def add_shard(parser: argparse.ArgumentParser, *, required: bool = False) -> Non
 
 def shard_of(arguments: argparse.Namespace) -> Shard | None:
     """Which shard a new store is to be, if any."""
-    from pyramidion.shard import Shard
+    from pyramidion.store.shard import Shard
 
     given = (arguments.stream, arguments.shard, arguments.stream_keys, arguments.stream_tables)
     if given == (None,) * 4:
@@ -104,7 +104,7 @@ def custodian_of(path: Path | None) -> PublicKey | None:
 
 def join(arguments: argparse.Namespace) -> None:
     """Make one more shard."""
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
     ours_to_interrupt()
     shard, keys = shard_of(arguments), keys_of(arguments)

@@ -11,10 +11,10 @@ from pyramidion.cli.options import Commands, Parser, add_store, opened
 from pyramidion.cli.text import date, several, size, table
 
 if TYPE_CHECKING:
-    from pyramidion.settings import Settings
-    from pyramidion.shards import ShardStatus
-    from pyramidion.sharing import SharedStatus
-    from pyramidion.status import Status
+    from pyramidion.config.settings import Settings
+    from pyramidion.store.publish import SharedStatus
+    from pyramidion.store.shards import ShardStatus
+    from pyramidion.store.status import Status
     from pyramidion.vault.files import VaultStatus
 
 SHOWN = 5  # deletions, the newest

@@ -29,8 +29,8 @@ from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.schedule import Advance
-    from pyramidion.settings import Settings
+    from pyramidion.config.settings import Settings
+    from pyramidion.store.schedule import Advance
 
 # --- create ------------------------------------------------------------------------------
 
@@ -69,9 +69,9 @@ def add_create(commands: Commands[Parser]) -> None:
 
 def create(arguments: argparse.Namespace) -> None:
     """Make a store."""
+    from pyramidion.config.schema import Schema
     from pyramidion.privacy.prediction import born
-    from pyramidion.schema import Schema
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
     ours_to_interrupt()
     schema, settings = Schema.from_toml(arguments.schema), _settings(arguments)
@@ -136,8 +136,8 @@ def create(arguments: argparse.Namespace) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    from pyramidion import toml
-    from pyramidion.settings import Settings
+    from pyramidion.config import toml
+    from pyramidion.config.settings import Settings
 
     data, where = toml.read(arguments.settings or arguments.schema, "settings")
     told = data.get("settings")
@@ -384,7 +384,7 @@ def backup(arguments: argparse.Namespace) -> None:
 
 def restore(arguments: argparse.Namespace) -> None:
     """Make a store of a backup."""
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
     ours_to_interrupt()
     keys, clock = keys_of(arguments), clock_of(arguments)

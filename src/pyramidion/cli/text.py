@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pyramidion.durations import EPOCH
+from pyramidion.config.durations import EPOCH
 
 if TYPE_CHECKING:
-    from pyramidion.schedule import Due
+    from pyramidion.store.schedule import Due
 
 
 def date(micros: int | None) -> str:
@@ -52,7 +52,7 @@ def several(number: int, noun: str) -> str:
 def past_its_time(due: Due) -> str:
     """What is past its time at a moment.
 
-    >>> from pyramidion.schedule import Due
+    >>> from pyramidion.store.schedule import Due
     >>> past_its_time(Due(86_400_000_000, sealed=(), retired=(1, 2), steps=1, rows=30))
     'by 1970-01-02 UTC all that is in 2 windows and 1 hot step (30 rows) is past its time'
     """

@@ -271,7 +271,7 @@ def grant(arguments: argparse.Namespace) -> None:
 
 def _ending(text: str, now: int) -> int:
     """A length from now, or a moment, in microseconds."""
-    from pyramidion.durations import microseconds
+    from pyramidion.config.durations import microseconds
 
     try:
         return now + microseconds(text, "--expires")

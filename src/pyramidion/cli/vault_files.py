@@ -13,7 +13,7 @@ from pyramidion.cli.text import date, several, size, table
 from pyramidion.errors import FormatError, StateError
 
 if TYPE_CHECKING:
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
     from pyramidion.vault.files import VaultStatus
     from pyramidion.vault.vault import Vault
 

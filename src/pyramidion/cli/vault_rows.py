@@ -132,7 +132,7 @@ def broker_of(arguments: argparse.Namespace) -> str:
 
 def open_rows(arguments: argparse.Namespace) -> None:
     """Read the rows of a grant."""
-    from pyramidion.guarantee import Guarantee
+    from pyramidion.counts.guarantee import Guarantee
     from pyramidion.storage.disk import read
     from pyramidion.vault.reader import open_grant
 

@@ -6,11 +6,11 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.checks import Value, loaded
+from pyramidion.config.checks import Value, loaded
 
 if TYPE_CHECKING:
-    from pyramidion.label import Label
-    from pyramidion.schema import Schema
+    from pyramidion.config.label import Label
+    from pyramidion.config.schema import Schema
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def _merge(arguments: argparse.Namespace, schema: Schema) -> dict[Value, Any] | 
 def _like(label: Label, names: list[str]) -> list[Value]:
     """Names as values of the type that a label's classes have.
 
-    >>> from pyramidion.label import Label
+    >>> from pyramidion.config.label import Label
     >>> _like(Label("stars", classes=[1, 2, 3]), ["0", "1"])
     [0, 1]
     >>> _like(Label("stars", classes=[1, 2, 3]), ["low", "1"])

@@ -17,7 +17,7 @@ from pyramidion.errors import SchemaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyramidion.guarantee import Guarantee
+    from pyramidion.counts.guarantee import Guarantee
 
 Write = Callable[["pa.Table"], None]
 
@@ -37,7 +37,7 @@ def kind_of(arguments: argparse.Namespace) -> str:
     """The format to write."""
     if arguments.output is None:
         return "json" if arguments.json else "csv"
-    from pyramidion.sources import SUFFIXES
+    from pyramidion.rows.sources import SUFFIXES
 
     kind = SUFFIXES.get(arguments.output.suffix.lower())
     if kind is None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyramidion.counts import kernels
 from pyramidion.counts.layout import ALIGN, Layout, Table
 from pyramidion.errors import FormatError, PrivacyError, StateError
-from pyramidion.observations import Observations
+from pyramidion.rows.observations import Observations
 
 Fill = Callable[[int, NDArray[Any]], None]
 """Writes the noise of one table, given by its number, into its zeroed cells."""

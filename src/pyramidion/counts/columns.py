@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import Continuous, Feature, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts import estimate_kernels, rate_kernels
-from pyramidion.encoding import TableShape
-from pyramidion.schema import Continuous, Feature, Label, Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.encoding import TableShape
 
 _SOURCES = {
     "probability": (rate_kernels.PROBABILITY, "P"),
@@ -29,7 +29,7 @@ _SOURCES = {
 class Columns:
     """The columns of a schema under some settings.
 
-    >>> from pyramidion.schema import Categorical
+    >>> from pyramidion.config.schema import Categorical
     >>> schema = Schema(label=Label("late", classes=[0, 1]), features=[Categorical("carrier")])
     >>> Columns(schema, Settings(epsilon=1.0), [TableShape(("carrier",), None)]).names
     ['P(late=1|carrier)']

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.bundle_kernels import matrix, prefetch, vector
 from pyramidion.counts.kernels import (
     COUNT_MEDIAN,
     DENSE,
@@ -29,6 +28,7 @@ from pyramidion.counts.kernels import (
     sign_bits,
 )
 from pyramidion.counts.rate_kernels import column, ratio, shrink, shrink_group
+from pyramidion.rows.packed_kernels import matrix, prefetch, vector
 
 SHRINKAGE, RATIO = range(2)
 MADE_FIRST, MADE_COLUMNS, MADE_PARTS = range(3)

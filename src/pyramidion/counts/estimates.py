@@ -49,7 +49,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.bundle_kernels import Bundle
+from pyramidion.config.schema import Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts import estimate_kernels, row_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
@@ -57,9 +58,8 @@ from pyramidion.counts.estimate_kernels import MADE_PARTS
 from pyramidion.counts.layout import Table
 from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
-from pyramidion.json_rows import JsonRows
-from pyramidion.schema import Label, Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.json_rows import JsonRows
+from pyramidion.rows.packed_kernels import Bundle
 
 Floats = NDArray[np.float64]
 Mechanism = Literal["none", "laplace", "gaussian"]

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts import kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates, Studied, numbered
 from pyramidion.counts.layout import Layout
 from pyramidion.errors import StateError
-from pyramidion.json_rows import JsonRows
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.json_rows import JsonRows
 
 Indices = NDArray[np.int64]
 Fetch = Callable[[Indices, Indices], Sequence[bytes | memoryview]]

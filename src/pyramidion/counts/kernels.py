@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.hashing_kernels import finalise
+from pyramidion.rows.hashing_kernels import finalise
 
 DENSE, COUNT_MIN, COUNT_MEDIAN = range(3)
 MAX_ROWS = 16

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import READ
 from pyramidion.counts import kernels
 from pyramidion.errors import PrivacyError, SchemaError
-from pyramidion.hashing import derive
-from pyramidion.schema import READ
+from pyramidion.rows.hashing import derive
 
 Kind = Literal["dense", "count-min", "count-median"]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.counts.estimate_kernels import estimate_one
-from pyramidion.json_kernels import GIVEN_UP, encode_json
+from pyramidion.rows.json_kernels import GIVEN_UP, encode_json
+from pyramidion.rows.packed_kernels import matrix, vector
 
 # What is found in the bundle of a row: bundles, that of an encoder, of names, and of estimates; and
 # how many tables there are.

@@ -51,8 +51,8 @@ from pyramidion.counts.selection_kernels import (
     score_pairs,
 )
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.hashing import Keys
-from pyramidion.observations import Observations
+from pyramidion.rows.hashing import Keys
+from pyramidion.rows.observations import Observations
 
 Codes = NDArray[np.uint32]
 Group = tuple[int, ...]

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
+from pyramidion.counts.deadline import Deadline
 from pyramidion.counts.estimates import Estimates, Studied
 from pyramidion.counts.far import FarEstimates, Fetch
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.typical import typical_counts
 from pyramidion.counts.values import values_of
-from pyramidion.encoding import Encoder
 from pyramidion.errors import ExpiredError, ObservationError, StateError
-from pyramidion.expiry import Deadline
-from pyramidion.guarantee import Guarantee
-from pyramidion.hashing import Keys
-from pyramidion.json_kernels import GIVEN_UP
-from pyramidion.json_rows import JsonRows
-from pyramidion.observations import Door, Observations, Rows
+from pyramidion.rows.encoding import Encoder
+from pyramidion.rows.hashing import Keys
+from pyramidion.rows.json_kernels import GIVEN_UP
+from pyramidion.rows.json_rows import JsonRows
+from pyramidion.rows.observations import Door, Observations, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -24,17 +24,17 @@ from typing import Any
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from pyramidion.bins import Cuts, Read
+from pyramidion.config.bins import Cuts, Read
+from pyramidion.config.schema import Continuous, Schema
+from pyramidion.config.settings import Settings
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.deadline import Deadline, HighWater
+from pyramidion.counts.guarantee import Guarantee
+from pyramidion.counts.signing import canonical, sign, unsign
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import ExpiredError, FormatError, StateError
-from pyramidion.expiry import Deadline, HighWater
-from pyramidion.guarantee import Guarantee
-from pyramidion.observations import Door
-from pyramidion.schema import Continuous, Schema
-from pyramidion.settings import Settings
-from pyramidion.signed import canonical, sign, unsign
-from pyramidion.spelling import BY_TEXT, BY_TYPE
+from pyramidion.rows.observations import Door
 
 Clock = Callable[[], float] | HighWater
 """Seconds since 1970; or a clock that several snapshots share, and that never goes back."""

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import bare
 from pyramidion.counts.arena import Arena
-from pyramidion.schema import bare
 
 SURE = 3.0
 """Errors that a gain must exceed to be believed: many groups are asked about, again and again."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.observations import Rows
+from pyramidion.rows.observations import Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

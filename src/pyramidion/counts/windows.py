@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.settings import Settings
+from pyramidion.config.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.demo import check_installed
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
 
 LATE = 15  # minutes
 DAY = 86_400  # seconds

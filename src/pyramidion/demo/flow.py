@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyramidion.client import Client
+from pyramidion.config.settings import Settings
 from pyramidion.demo.flights import BEGIN, DAY, FEATURES, Flights, settings
 from pyramidion.demo.models import LOGISTIC, TREES
 from pyramidion.demo.year import Clock, Days
 from pyramidion.errors import PyramidionError
-from pyramidion.settings import Settings
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
+from pyramidion.web.client import Client
 
 STREAM = "flights"
 LAST = 365  # days of the year

@@ -19,14 +19,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss
 
+from pyramidion.config.settings import Settings
 from pyramidion.demo.flights import BEGIN, DAY, Flights
 from pyramidion.demo.models import NAMES, Floats, estimators
 from pyramidion.demo.raw import Twins
-from pyramidion.files_text import Types
-from pyramidion.replay import Piece, Replay
-from pyramidion.settings import Settings
-from pyramidion.status import Status
-from pyramidion.system import Pyramid
+from pyramidion.rows.history import Piece, Replay
+from pyramidion.rows.text_files import Types
+from pyramidion.store.pyramid import Pyramid
+from pyramidion.store.status import Status
 
 MICRO = 1_000_000
 

@@ -18,15 +18,15 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.selection import Coded
 from pyramidion.errors import PrivacyError
-from pyramidion.observations import Door
 from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.selection import Method, Wanted, select
 from pyramidion.privacy.weights import read, weights_of
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.observations import Door
 
 BEYOND = 1e6
 """An ε that hides nothing."""

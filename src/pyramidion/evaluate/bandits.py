@@ -25,9 +25,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.evaluate.datasets import ROWS, DataSet
 from pyramidion.evaluate.raw_results import Range
-from pyramidion.schema import Categorical, Label, Schema
 
 NAME = "bandit"
 """The generated one, and the experiment."""

@@ -31,12 +31,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py, xlogy
 
-from pyramidion.checks import checked_number, checked_whole
+from pyramidion.config.checks import checked_number, checked_whole
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate import clicks_kernels as kernels
 from pyramidion.evaluate.clicks_columns import CATEGORIES, COUNTS, Category, Count
 from pyramidion.evaluate.datasets import ROWS, DataSet
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 
 VERSION = 1
 """Of the rows: changes when the same parameters give others."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from pyramidion.config.schema import Schema
 from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.learn.scaling import FlooredScaler
-from pyramidion.schema import Schema
 
 LOGISTIC, NETWORK = "logistic regression", "neural network"
 TREES, VOWPAL = "boosted trees", "Vowpal Wabbit"

@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.errors import StorageError
 from pyramidion.evaluate.datasets import PAST, ROWS, DataSet
 from pyramidion.evaluate.reading import Field, Groups, Lines, fingerprint, zero_or_one
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 
 NUMBERS = tuple(f"I{i}" for i in range(1, 14))
 CATEGORIES = tuple(f"C{i}" for i in range(1, 27))

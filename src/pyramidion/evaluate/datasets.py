@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.schema import Schema
+from pyramidion.config.schema import Schema
 
 PAST = 0.8
 """The share of rows that models may know, as in the paper."""

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.evaluate.datasets import ROWS, DataSet
 from pyramidion.evaluate.reading import Field, Lines, among, find, fingerprint
-from pyramidion.schema import Categorical, Label, Schema
 
 LIKED = 4
 """The least rating of a movie that is liked."""

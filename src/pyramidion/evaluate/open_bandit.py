@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.errors import ObservationError, SchemaError
 from pyramidion.evaluate.datasets import DataSet, of_table
 from pyramidion.evaluate.reading import Field, Lines, among, find, fingerprint, zero_or_one
-from pyramidion.schema import Categorical, Continuous, Label, Schema
 
 POLICIES = ("random", "bts")
 CAMPAIGNS = ("all", "men", "women")

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.evaluate import open_bandit
 from pyramidion.evaluate.bandits import NAME, Bandit, Choices
 from pyramidion.evaluate.datasets import of_table
 from pyramidion.evaluate.open_bandit import CAMPAIGNS, ITEM, POLICIES, POSITIONS, USER
-from pyramidion.schema import Categorical, Label, Schema
 
 DAY = 86_400
 P_MIN = 0.01

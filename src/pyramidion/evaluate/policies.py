@@ -26,13 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyramidion.config.settings import Settings
 from pyramidion.errors import StateError
 from pyramidion.evaluate.bandits import Bandit, Choices
 from pyramidion.evaluate.raw_vowpal import arguments, piped, words
 from pyramidion.evaluate.stores import DELTA, FOREVER, Clock
 from pyramidion.learn.vowpal import VowpalClassifier
-from pyramidion.settings import Settings
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 Floats = NDArray[np.float64]
 UNIT = 16

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyramidion.config.label import Label
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.label import Label
 
 SUREST = 1e-6
 """Probabilities are kept this far from 0 and 1, so that one row cannot cost the earth."""

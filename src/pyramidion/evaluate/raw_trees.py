@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pyramidion.config.features import Categorical, Continuous, Feature
+from pyramidion.config.schema import Schema
+from pyramidion.config.spelling import BY_TYPE
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
 from pyramidion.extras import refuse_missing
-from pyramidion.features import Categorical, Continuous, Feature
-from pyramidion.hashing import Hasher, Keys
-from pyramidion.schema import Schema
-from pyramidion.spelling import BY_TYPE
+from pyramidion.rows.hashing import Hasher, Keys
 
 MOST_ROWS = 2**22
 """Trees learn the newest rows, at most so many: they must all be in memory at once."""

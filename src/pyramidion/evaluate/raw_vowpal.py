@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from pyarrow import csv
 from scipy.special import expit
 
+from pyramidion.config.features import Categorical, Continuous, Feature
+from pyramidion.config.schema import Schema
 from pyramidion.errors import SchemaError
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Learnt, Range, RawModel, targets
 from pyramidion.extras import refuse_missing
-from pyramidion.features import Categorical, Continuous, Feature
-from pyramidion.schema import Schema
 
 CHILD = "import sys, pylibvw; w = pylibvw.vw(sys.argv[1:]); w.run_parser(); w.finish()"
 """The whole other process. It imports the bare library: the package around it is slow."""
@@ -146,7 +146,7 @@ class Writer:
     def lines(self, batch: pa.RecordBatch) -> pa.Array:
         """One line for each row, with its end.
 
-        >>> from pyramidion.schema import Label
+        >>> from pyramidion.config.schema import Label
         >>> schema = Schema(features=[Categorical("a")], label=Label("y", classes=[0, 1]))
         >>> rows = pa.record_batch({"a": ["x y", None], "y": [1, 0]})
         >>> Writer(schema).lines(rows).to_pylist()

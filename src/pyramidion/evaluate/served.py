@@ -20,12 +20,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.errors import StateError
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
 from pyramidion.storage.shared import SharedTables
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 STREAM, MODEL = "clicks", "click"
 DAY = 86_400

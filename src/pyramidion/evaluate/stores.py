@@ -35,18 +35,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from pyramidion.config.schema import Categorical, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.trials import SURE
-from pyramidion.encoding import table_shapes
 from pyramidion.evaluate.aside import chosen_groups, coded_rows, private_shares
 from pyramidion.evaluate.count_models import CountModel, mechanism, shares
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.raw_results import Range, labels, loss
 from pyramidion.privacy.selection import LEAKY, Method
 from pyramidion.privacy.weights import by_size
-from pyramidion.schema import Categorical, Schema
-from pyramidion.settings import Settings
-from pyramidion.system import Pyramid
+from pyramidion.rows.encoding import table_shapes
+from pyramidion.store.pyramid import Pyramid
 
 MOST_TESTED = 500_000
 """Rows of the future that are predicted, at most: more would tell the same more slowly."""

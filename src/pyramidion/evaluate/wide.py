@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.evaluate.datasets import DataSet
-from pyramidion.schema import Categorical, Label, Schema
 
 NAME = "wide"
 FEATURES, TELLING = 507, 60

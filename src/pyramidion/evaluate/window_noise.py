@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyramidion.config.features import Categorical
+from pyramidion.config.label import Label
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
+from pyramidion.config.window_tree import Levels, Mechanism, best
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.cover import Piece, cover
-from pyramidion.encoding import table_shapes
-from pyramidion.features import Categorical
-from pyramidion.label import Label
-from pyramidion.levels import Levels, Mechanism, best
 from pyramidion.privacy.birth import Birth, parts_of
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.encoding import table_shapes
 
 CELLS = 1_024
 SCHEMA = Schema(

@@ -11,10 +11,10 @@ import numpy as np
 from joblib import parallel_config  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import SchemaError, StateError
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn.jobs import aligned
 from pyramidion.learn.linear import Linear
 

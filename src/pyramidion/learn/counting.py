@@ -21,17 +21,17 @@ import threading
 from fractions import Fraction
 from typing import Any
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.guarantee import Guarantee
-from pyramidion.observations import Door, Observations
 from pyramidion.privacy import weights
 from pyramidion.privacy.birth import Birth, Reserves, sizes_of
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.quantiles import FEWEST_ROWS
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.observations import Door, Observations
 
 
 class Counting:

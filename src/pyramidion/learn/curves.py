@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pyramidion.checks import checked_number, checked_whole
+from pyramidion.config.checks import checked_number, checked_whole
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.errors import SchemaError, StateError
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn.jobs import TEST, tested
 
 FEWEST = 50  # rows that the default sizes begin with, and that must be there to test on

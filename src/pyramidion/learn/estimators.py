@@ -12,7 +12,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from pyramidion.checks import nearest
+from pyramidion.config.checks import nearest
 from pyramidion.errors import SchemaError
 from pyramidion.learn.recipes import estimator_of
 

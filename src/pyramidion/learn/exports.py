@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
+from pyramidion.counts.deadline import Deadline
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import FormatError, PrivacyError, SchemaError, StateError
-from pyramidion.expiry import Deadline
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn import payloads_lightgbm, payloads_skops, payloads_vowpal
 from pyramidion.learn.answers import Answers
 from pyramidion.learn.keepers import keeper_in

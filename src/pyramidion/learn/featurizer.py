@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pyramidion.batches import Batch
+from pyramidion.config.schema import Feature, Label, Schema
+from pyramidion.config.settings import Column, Settings
 from pyramidion.counts.columns import Columns
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import PrivacyError, SchemaError
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn.counting import Counting
 from pyramidion.learn.frames import Frame, frame_of, guess_label, guess_schema, labels_of
-from pyramidion.observations import Observations
-from pyramidion.schema import Feature, Label, Schema
-from pyramidion.settings import Column, Settings
+from pyramidion.rows.containers import Batch
+from pyramidion.rows.observations import Observations
 
 
 class CountFeaturizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]

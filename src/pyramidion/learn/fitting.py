@@ -35,8 +35,8 @@ from typing import IO, Any, TypeVar
 
 from joblib import parallel_config  # type: ignore[import-untyped]
 
-from pyramidion.process_memory import protect
-from pyramidion.threads import BEHIND
+from pyramidion.config.process_memory import protect
+from pyramidion.workers import BEHIND
 
 HEAD = 8  # bytes of a length
 POLL, IDLE = 20, 1_000  # milliseconds between two looks at the child, and at the store

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
-from pyramidion.batches import Batch, Raw, columns_of, is_columnar, pandas_column
+from pyramidion.config.schema import Categorical, Feature, Label, Schema
 from pyramidion.errors import ObservationError, PrivacyError, SchemaError
-from pyramidion.schema import Categorical, Feature, Label, Schema
+from pyramidion.rows.containers import Batch, Raw, columns_of, is_columnar, pandas_column
 
 Kind = Literal["bool", "float", "other"]
 

@@ -16,7 +16,7 @@ from sklearn.base import is_regressor
 from sklearn.metrics import log_loss
 from sklearn.pipeline import Pipeline
 
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
 from pyramidion.learn.recipes import Recipe, estimator_of
 
 Weights = NDArray[np.float64] | None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from pyramidion.checks import nearest
+from pyramidion.config.checks import nearest
 from pyramidion.errors import SchemaError
 
 CLASSES = ("lightgbm.LGBMClassifier", "lightgbm.LGBMRegressor", "lightgbm.LGBMModel")

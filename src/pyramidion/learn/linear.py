@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.bundle_kernels import Bundle
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn import linear_kernels as kernels
+from pyramidion.rows.packed_kernels import Bundle
 
 PIPELINE = "sklearn.pipeline.Pipeline"
 STANDARD = "sklearn.preprocessing._data.StandardScaler"

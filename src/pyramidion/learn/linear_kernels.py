@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.bundle_kernels import matrix, vector
 from pyramidion.counts.row_kernels import estimate_json
+from pyramidion.rows.packed_kernels import matrix, vector
 
 # What the kernels find in a model's bundle: what is taken off and divided by, scaler × column; the
 # weights, output × column, and what is added; and which class each probability is of.

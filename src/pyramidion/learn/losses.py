@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.errors import StateError
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn.jobs import TEST
 
 FEWEST = 10  # rows that must be there to test on

@@ -15,7 +15,7 @@ from joblib import parallel_config  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PrivacyError, SchemaError, StateError
 from pyramidion.learn.answers import Answers, columns
@@ -23,7 +23,7 @@ from pyramidion.learn.jobs import Weights, weighing
 from pyramidion.learn.linear import Linear
 from pyramidion.learn.recipes import Recipe, estimator_of
 from pyramidion.learn.workload import Workload
-from pyramidion.observations import Rows
+from pyramidion.rows.observations import Rows
 
 UNTRAINED = "it has not been trained yet"
 EXPIRED = "what it learned from has left; take the one that `models` has now"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from pyramidion.checks import plain
+from pyramidion.config.checks import plain
 from pyramidion.errors import SchemaError
 from pyramidion.learn.lightgbm_parameters import (
     refuse_class,

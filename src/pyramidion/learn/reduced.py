@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.batches import Batch
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError, StorageError
-from pyramidion.guarantee import Guarantee
-from pyramidion.observations import Observations
+from pyramidion.rows.containers import Batch
+from pyramidion.rows.observations import Observations
 
 LARGEST = 5
 """A block is at most one part in so many of what the tables count."""

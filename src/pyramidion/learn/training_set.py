@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import Label, Schema
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Features
 from pyramidion.counts.values import values_of
 from pyramidion.errors import StateError
-from pyramidion.guarantee import Guarantee
 from pyramidion.learn.reduced import Reduced
 from pyramidion.learn.workload import Workload
-from pyramidion.observations import Observations
-from pyramidion.schema import Label, Schema
+from pyramidion.rows.observations import Observations
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from pyramidion.checks import checked_number, checked_whole
+from pyramidion.config.checks import checked_number, checked_whole
 from pyramidion.errors import SchemaError
 from pyramidion.learn.vowpal_network import SURE, Network
 from pyramidion.learn.vowpal_rows import Rows, Units

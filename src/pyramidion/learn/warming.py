@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from sklearn.linear_model import LogisticRegression
 
+from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.counting import Counting
 from pyramidion.learn.linear import Linear
-from pyramidion.schema import Categorical, Continuous, Label, Schema
-from pyramidion.settings import Settings
 
 KINDS = ((1e-9, None, 1000), (0.0, "p", 1 << 32))
 """δ, the weight and the most rows of a window, so that every kind of cell is made."""

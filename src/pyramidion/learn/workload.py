@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.batches import Batch
-from pyramidion.checks import Value, checked_items, dumped, loaded, nearest, plain
+from pyramidion.config.checks import Value, checked_items, dumped, loaded, nearest, plain
+from pyramidion.config.schema import Label, Schema
 from pyramidion.errors import SchemaError
-from pyramidion.judge import Judge, floats, numbers
-from pyramidion.observations import Observations
-from pyramidion.schema import Label, Schema
+from pyramidion.rows.containers import Batch
+from pyramidion.rows.observations import Observations
+from pyramidion.rows.validation import Judge, floats, numbers
 
 Merge = Mapping[Value, Iterable[Value]]
 Names = Iterable[str | Iterable[str]]
@@ -30,7 +30,7 @@ Names = Iterable[str | Iterable[str]]
 class Workload:
     """A label and the tables to learn it from, checked against a schema by `of`.
 
-    >>> from pyramidion.schema import Categorical
+    >>> from pyramidion.config.schema import Categorical
     >>> late = Label("late", classes=["no", "a bit", "very"])
     >>> schema = Schema(features=[Categorical("carrier"), Categorical("dest")], label=late)
     >>> workload = Workload.of(schema, without=["dest"], merge={"yes": ["a bit", "very"]})

@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.judge import floats
-from pyramidion.observations import Observations
+from pyramidion.config.schema import Schema
 from pyramidion.privacy.budget import Unit
 from pyramidion.privacy.exponential import epsilon_per_draw
 from pyramidion.privacy.quantiles import cuts
 from pyramidion.privacy.randomness import Randomness
-from pyramidion.schema import Schema
+from pyramidion.rows.observations import Observations
+from pyramidion.rows.validation import floats
 
 CERTAIN = Fraction(10**6)
 """The ε of a draw where there is no privacy: the best cut, but for a chance of nothing."""

@@ -15,17 +15,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import bare
+from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
-from pyramidion.encoding import TableShape
 from pyramidion.errors import PrivacyError, SchemaError
-from pyramidion.guarantee import Guarantee
 from pyramidion.privacy.budget import budget_of, gaussian_variance, laplace_scale
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
-from pyramidion.schema import bare
-from pyramidion.settings import Settings
-from pyramidion.threads import PATIENCE, Aside
+from pyramidion.rows.encoding import TableShape
+from pyramidion.workers import PATIENCE, Aside
 
 Reserves = dict[str, Fraction]
 """Shares of the budget that a window keeps back, by purpose."""
@@ -77,7 +77,7 @@ def parts_of(settings: Settings, reserves: Mapping[str, Fraction]) -> tuple[Frac
     A node lives through windows that keep more back than others, so it reckons with the most
     that any can. What a window does not keep back is its own level's.
 
-    >>> from pyramidion.settings import Settings
+    >>> from pyramidion.config.settings import Settings
     >>> parts_of(Settings(epsilon=1), {})
     (Fraction(1, 1),)
     """

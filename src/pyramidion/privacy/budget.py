@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Literal
 
+from pyramidion.config.settings import Settings
 from pyramidion.errors import PrivacyError
-from pyramidion.settings import Settings
 
 Unit = Literal["epsilon", "rho"]
 """What a budget is told in: pure ε, or ρ of zCDP."""

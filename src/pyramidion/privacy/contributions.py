@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import SchemaError
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
 
 
 def blocks_of(schema: Schema, settings: Settings) -> Slots | None:

@@ -35,9 +35,9 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Literal, Protocol
 
+from pyramidion.config.settings import Settings
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy.budget import budget_of, epsilon_of
-from pyramidion.settings import Settings
 
 Kind = Literal["budget", "table", "node", "reserve", "spend", "refund", "forfeit"]
 

@@ -19,15 +19,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from pyramidion import toml
-from pyramidion.checks import checked_number, checked_whole, nearest
+from pyramidion.config import toml
+from pyramidion.config.checks import checked_number, checked_whole, nearest
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
 from pyramidion.privacy.population import Expected
 from pyramidion.privacy.prediction import Prediction, Predictor, TablePlan
 from pyramidion.privacy.proposals import Alternative, Proposals
 from pyramidion.privacy.reasons import reasons
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
 
 MEMORY = 1_000_000_000
 """Bytes for the tables of a window and the complete ones, unless another bound is told."""

@@ -19,9 +19,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.checks import checked_number, checked_whole, nearest
+from pyramidion.config.checks import checked_number, checked_whole, nearest
+from pyramidion.config.schema import Categorical, Schema
 from pyramidion.errors import SchemaError
-from pyramidion.schema import Categorical, Schema
 
 Floats = NDArray[np.float64]
 

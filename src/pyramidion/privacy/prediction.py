@@ -15,16 +15,16 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.counts.scatter import noise_of_rates
-from pyramidion.encoding import table_shapes
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of
 from pyramidion.privacy.contributions import hidden_of
 from pyramidion.privacy.population import Expected, Population
 from pyramidion.privacy.rate_errors import RateErrors
 from pyramidion.privacy.sketch_errors import SAMPLES, Classes, SketchErrors
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.encoding import table_shapes
 
 _NOBODYS = b"nobody's"
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
-from pyramidion.encoding import table_shapes
+from pyramidion.config.settings import Settings
+from pyramidion.config.window_tree import best
 from pyramidion.errors import SchemaError
-from pyramidion.levels import best
 from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.prediction import (
     Predictor,
@@ -33,7 +33,7 @@ from pyramidion.privacy.prediction import (
     root_mean_square,
 )
 from pyramidion.privacy.weights import weights_of
-from pyramidion.settings import Settings
+from pyramidion.rows.encoding import table_shapes
 
 HASH_ROWS = (1, 3, 5, 7)
 _FEWEST, _MOST = 8, 24  # powers of two of buckets

@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pyramidion.config.settings import Settings
 from pyramidion.counts.scatter import noise_of_rates
 from pyramidion.privacy.sketch_errors import CUT, STRENGTH, SketchErrors
-from pyramidion.settings import Settings
 
 Floats = NDArray[np.float64]
 

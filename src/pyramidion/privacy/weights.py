@@ -34,19 +34,19 @@ from statistics import median
 
 import numpy as np
 
+from pyramidion.config.schema import bare
+from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import CHUNK
 from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.counts.layout import Kind
-from pyramidion.encoding import TableShape
-from pyramidion.observations import Observations
 from pyramidion.privacy.birth import Size, sizes_of
 from pyramidion.privacy.budget import Unit
 from pyramidion.privacy.exponential import epsilon_per_draw
 from pyramidion.privacy.quantiles import LEAST, MOST, count_quantile
 from pyramidion.privacy.randomness import Randomness
-from pyramidion.schema import bare
-from pyramidion.settings import Settings
+from pyramidion.rows.encoding import TableShape
+from pyramidion.rows.observations import Observations
 
 FEWEST_KEYS = 100
 """A dense table is read if so many of its codes could be below the quantile."""

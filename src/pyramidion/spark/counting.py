@@ -12,25 +12,25 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from pyramidion.bulk import BulkWindow, refuse_uncountable
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.layout import Layout
 from pyramidion.counts.partials import Partial
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import ObservationError, PrivacyError, StateError
-from pyramidion.guarantee import Guarantee
-from pyramidion.observations import Door, Errors, checked_errors
 from pyramidion.privacy.birth import Birth, sizes_of
 from pyramidion.privacy.weights import weights_of
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.observations import Door, Errors, checked_errors
 from pyramidion.spark import partials
 from pyramidion.spark.partials import Counts, Facts, Recipe
 from pyramidion.spark.scan import quickest
 from pyramidion.spark.session import Source, chosen, context_of, empty, refuse_unsafe
 from pyramidion.spark.shuffle import Shuffle
-from pyramidion.system import Pyramid
+from pyramidion.store.bulk import BulkWindow, refuse_uncountable
+from pyramidion.store.pyramid import Pyramid
 
 SHOWN = 5  # reasons, in one message
 SPREAD = 4  # tasks for each core add up a window: each holds the fewer tables at once

@@ -17,17 +17,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pyspark.sql import DataFrame
 from pyspark.sql.types import FloatType, StructField, StructType
 
+from pyramidion.config.durations import moment
+from pyramidion.counts.signing import key_from, key_text
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import snapshot_bytes, snapshot_from
 from pyramidion.counts.windows import Slots
-from pyramidion.durations import moment
 from pyramidion.errors import SchemaError, StateError
-from pyramidion.judge import Judge, times_of
-from pyramidion.signed import key_from, key_text
+from pyramidion.rows.validation import Judge, times_of
 from pyramidion.spark.session import TABLES, chosen, context_of, empty, refuse_unsafe
 
 if TYPE_CHECKING:
-    from pyramidion.system import Pyramid
+    from pyramidion.store.pyramid import Pyramid
 
 Clock = Callable[[], float]
 Batches = Iterator[pa.RecordBatch]

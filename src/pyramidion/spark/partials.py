@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyramidion.config.schema import Schema
+from pyramidion.config.settings import Settings
 from pyramidion.counts.layout import Layout
 from pyramidion.counts.partials import Partial, pack, unpack
 from pyramidion.counts.windows import Slots
-from pyramidion.observations import Door, Observations
-from pyramidion.schema import Schema
-from pyramidion.settings import Settings
+from pyramidion.rows.observations import Door, Observations
 
 HELD = 64 << 20
 """Bytes of tables that one task holds; with what Python and Arrow take, it stays below 500 MB."""

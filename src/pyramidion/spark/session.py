@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
-from pyramidion.batches import missing_column
 from pyramidion.errors import PrivacyError, StateError
+from pyramidion.rows.containers import missing_column
 from pyramidion.spark.parquet import ParquetFiles
 
 Source = DataFrame | ParquetFiles

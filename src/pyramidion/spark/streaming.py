@@ -25,12 +25,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from pyramidion.errors import StateError
-from pyramidion.observations import Errors, checked_errors
+from pyramidion.rows.observations import Errors, checked_errors
 from pyramidion.spark.session import ROWS, context_of, refuse_unsafe
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 if TYPE_CHECKING:
-    from pyramidion.client import Client
+    from pyramidion.web.client import Client
 
 PATIENCE = 600.0  # seconds that the first batch waits for the query to be known by its id
 

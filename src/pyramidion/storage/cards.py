@@ -18,8 +18,11 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from pyramidion.counts.deadline import Deadline
 from pyramidion.counts.estimates import Studied
+from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.layout import Layout, Table
+from pyramidion.counts.signing import sign, unsign
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import (
     FORMATS,
@@ -31,10 +34,7 @@ from pyramidion.counts.snapshot_file import (
     told_of,
 )
 from pyramidion.errors import ExpiredError, FormatError, StateError
-from pyramidion.expiry import Deadline
-from pyramidion.guarantee import Guarantee
-from pyramidion.observations import Door
-from pyramidion.signed import sign, unsign
+from pyramidion.rows.observations import Door
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.ciphers import KEY_BYTES
 

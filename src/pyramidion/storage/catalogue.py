@@ -41,10 +41,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pyramidion.config.spelling import BY_TYPE
+from pyramidion.config.spelling import FACT as KEYED
 from pyramidion.errors import FormatError, StateError, StorageError
 from pyramidion.privacy.ledger import Line
-from pyramidion.spelling import BY_TYPE
-from pyramidion.spelling import FACT as KEYED
 from pyramidion.storage import deletions
 from pyramidion.storage.disk import Health
 

@@ -22,10 +22,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyramidion.errors import FormatError, KeyHolderError
-from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
 from pyramidion.storage.deletions import Deleted
+from pyramidion.storage.fault_points import reach
 from pyramidion.storage.keys import KeyHolder, StoreKey
 
 PAST = "past its time"

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyramidion.errors import FailedError, StorageError
-from pyramidion.killpoints import reach
+from pyramidion.storage.fault_points import reach
 
 STALE = 60.0  # seconds
 _REMEDIES = {

@@ -4,7 +4,7 @@ lock            held by the process that owns the store
 catalogue.db    what is here, see `pyramidion.storage.catalogue`
 hot/            segments of raw rows, encrypted
 tables/         count tables, encrypted
-audit.db        what was done, see `pyramidion.audit_log`
+audit.db        what was done, see `pyramidion.storage.audit_log`
 vault-backlog/  files that are sealed to the custodian, on their way to the vault
 """
 
@@ -27,10 +27,10 @@ from pyramidion.errors import (
     StateError,
     StorageError,
 )
-from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import explained, remove_stale
+from pyramidion.storage.fault_points import reach
 from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
 from pyramidion.storage.making import (
     AUDIT,

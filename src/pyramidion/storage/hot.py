@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion import records
+from pyramidion.config.settings import Settings
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import FormatError, PyramidionError, StorageError
-from pyramidion.idempotency import CONTENT, Once, content_digest, key_digest
-from pyramidion.settings import Settings
+from pyramidion.storage import records
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.idempotency import CONTENT, Once, content_digest, key_digest
 from pyramidion.storage.segments import Segments
 
 Parts = Sequence[tuple[int, int]]

@@ -30,8 +30,8 @@ from typing import Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from pyramidion.config.secret_files import refuse_exposed
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
-from pyramidion.secret_files import refuse_exposed
 from pyramidion.storage.ciphers import NONCE, new_key
 from pyramidion.storage.disk import sync, write_all
 

@@ -22,8 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyramidion.errors import StateError
-from pyramidion.killpoints import reach
 from pyramidion.storage.disk import explained, sync, write_all
+from pyramidion.storage.fault_points import reach
 
 CATALOGUE, AUDIT, LOCK, HOT, TABLES = "catalogue.db", "audit.db", "lock", "hot", "tables"
 BACKLOG = "vault-backlog"

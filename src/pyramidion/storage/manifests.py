@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.counts.layout import Layout, Table
 from pyramidion.errors import FormatError
-from pyramidion.spelling import BY_TEXT, BY_TYPE
 from pyramidion.storage.blocks import Generation, Span
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.roster import Held

@@ -22,7 +22,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from pyramidion.checks import nearest
+from pyramidion.config.checks import nearest
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.ciphers import KEY_BYTES, new_key

@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pyramidion.errors import FormatError
-from pyramidion.killpoints import reach
 from pyramidion.storage.ciphers import opened, sealed, sealed_size
 from pyramidion.storage.disk import Health, explained, sync, write_all
+from pyramidion.storage.fault_points import reach
 
 
 class Segments:

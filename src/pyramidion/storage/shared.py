@@ -14,10 +14,10 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pyramidion.counts.far import FarArena
+from pyramidion.counts.signing import key_from
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import Clock
 from pyramidion.errors import ExpiredError
-from pyramidion.signed import key_from
 from pyramidion.storage.cards import card_from
 from pyramidion.storage.tables import TableStore, tables_at
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyramidion.hashing import Keys
+from pyramidion.rows.hashing import Keys
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys

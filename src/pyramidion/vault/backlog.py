@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyramidion.errors import FormatError, StorageError
-from pyramidion.killpoints import reach
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.disk import explained, read, remove
-from pyramidion.untold import Untold
+from pyramidion.storage.fault_points import reach
+from pyramidion.storage.outbox import Untold
 from pyramidion.vault.drafts import envelope_of, parquet_of
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.parquet import digest_of

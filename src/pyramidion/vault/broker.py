@@ -29,9 +29,9 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyramidion.counts.deadline import HighWater
 from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageError
-from pyramidion.expiry import HighWater
-from pyramidion.killpoints import reach
+from pyramidion.storage.fault_points import reach
 from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Purpose, Revocation
 from pyramidion.vault.drafts import NAME

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from pyramidion.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.errors import FormatError, StateError, StorageError
+from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.catalogue import facts, told
 from pyramidion.storage.disk import explained, write_durably
 from pyramidion.storage.home import BACKLOG, CATALOGUE

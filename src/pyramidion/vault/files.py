@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyramidion.audit_log import Fact
 from pyramidion.errors import FormatError
+from pyramidion.storage.audit_log import Fact
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.vault.drafts import SealedFile, envelope_of

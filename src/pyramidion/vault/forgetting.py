@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import FormatError, SchemaError, StateError
-from pyramidion.spelling import BY_TEXT, BY_TYPE
 from pyramidion.storage.ciphers import new_key
 from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
@@ -116,8 +116,8 @@ def blanked(table: pa.Table, theirs: NDArray[np.bool_]) -> pa.Table:
 
 def _theirs(table: pa.Table, header: Header, order: Order) -> NDArray[np.bool_]:
     """The rows of the order's person; blank ones are nobody's."""
-    from pyramidion import records
-    from pyramidion.judge import Judge, person_bytes
+    from pyramidion.rows.validation import Judge, person_bytes
+    from pyramidion.storage import records
 
     if order.column not in header.columns:
         raise SchemaError(

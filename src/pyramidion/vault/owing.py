@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from pyramidion.storage.catalogue import Catalogue
-from pyramidion.untold import Untold
+from pyramidion.storage.outbox import Untold
 
 Range = tuple[int, int]
 """Numbers of batches, from the first to the last."""

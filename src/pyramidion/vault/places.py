@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from pyramidion.errors import SchemaError, StorageError
 from pyramidion.extras import refuse_missing
-from pyramidion.killpoints import reach
 from pyramidion.storage.ciphers import Buffer
 from pyramidion.storage.disk import explained, sync, write_all
+from pyramidion.storage.fault_points import reach
 
 PIECE = 1 << 22  # bytes that are handed over at once
 

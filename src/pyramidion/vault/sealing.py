@@ -24,19 +24,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pyramidion.batches import columns_of
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import StateError
-from pyramidion.judge import Judge, times_of
-from pyramidion.killpoints import reach
+from pyramidion.rows.containers import columns_of
+from pyramidion.rows.validation import Judge, times_of
 from pyramidion.storage.disk import sync
+from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import Parts
-from pyramidion.threads import emptied
 from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.drafts import GROUP, Draft, SealedFile
 from pyramidion.vault.files import know, told_of
 from pyramidion.vault.parquet import BLANK, marked
 from pyramidion.vault.surroundings import Arrived, Surroundings
+from pyramidion.workers import emptied
 
 QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
 

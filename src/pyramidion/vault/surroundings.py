@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pyramidion.settings import Settings
+from pyramidion.config.settings import Settings
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.hot import HotWindow
-from pyramidion.untold import Untold
+from pyramidion.storage.outbox import Untold
 
 Arrived = tuple[int, int]
 """When the first and the last row of a batch arrived; the same, but for rows of a history."""

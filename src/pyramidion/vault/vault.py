@@ -25,7 +25,7 @@ from pyramidion.storage.deletions import of_vault
 from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
-from pyramidion.untold import MOST_WHY
+from pyramidion.storage.outbox import MOST_WHY
 from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey

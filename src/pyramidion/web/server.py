@@ -14,9 +14,9 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from pyramidion.listening import BACKLOG, Certificate
 from pyramidion.web.accepting import Accepting
 from pyramidion.web.limits import Limits
+from pyramidion.web.listen import BACKLOG, Certificate
 from pyramidion.web.room import Room
 
 SWITCH = 0.0005

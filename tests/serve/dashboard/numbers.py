@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from pyramidion.serve.dashboard.rendering import text_of
+from pyramidion.web.dashboard.rendering import text_of
 
 
 class Answers:

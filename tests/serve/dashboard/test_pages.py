@@ -13,7 +13,7 @@ import pytest
 from pyramidion import Categorical, Label, Schema
 from pyramidion.errors import StorageError
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.serve.dashboard import statics
+from pyramidion.web.dashboard import statics
 from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, logged_in, word_of
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.visitors import inside

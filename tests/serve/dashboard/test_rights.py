@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from pyramidion.serve.access import ROLES
-from pyramidion.serve.dashboard.pages import Page
-from pyramidion.serve.routing import GUARDED
+from pyramidion.web.dashboard.pages import Page
+from pyramidion.web.service.access import ROLES
+from pyramidion.web.service.routing import GUARDED
 from tests.serve.dashboard.visitors import Visitor, inside
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded
 

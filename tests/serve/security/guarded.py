@@ -17,17 +17,17 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.listening import bound
-from pyramidion.serve.access import ROLES, Tokens
-from pyramidion.serve.app import create_app
-from pyramidion.serve.lane import Lane
-from pyramidion.serve.service import Service
 from pyramidion.web.bodies import ARROW
 from pyramidion.web.connections import connections
 from pyramidion.web.limits import Limits
+from pyramidion.web.listen import bound
 from pyramidion.web.logs import logged
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
+from pyramidion.web.service.access import ROLES, Tokens
+from pyramidion.web.service.app import create_app
+from pyramidion.web.service.lane import Lane
+from pyramidion.web.service.service import Service
 from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
 from tests.waiting import PATIENCE, wait_for
 

@@ -67,7 +67,7 @@ def test_nothing_leaves_while_another_holds_the_log(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = guarded.pyramid().audit_log
-    monkeypatch.setattr("pyramidion.audit_log.BUSY", 0.1)
+    monkeypatch.setattr("pyramidion.storage.audit_log.BUSY", 0.1)
     log._db.execute("PRAGMA busy_timeout=100")
     other = sqlite3.connect(log.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from pyramidion.errors import FormatError, TooLargeError
-from pyramidion.serve.row_bodies import Wanted, rows_from
 from pyramidion.web.arrow_bodies import table_from
 from pyramidion.web.bodies import ARROW, JSON
 from pyramidion.web.limits import Limits
+from pyramidion.web.service.row_bodies import Wanted, rows_from
 from tests.serve.security.guarded import (
     ARROW_IN,
     MARKER,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pyramidion.serve.lane import Lane
-from pyramidion.serve.routing import SMALL
 from pyramidion.web import connections
 from pyramidion.web.limits import Limits
+from pyramidion.web.service.lane import Lane
+from pyramidion.web.service.routing import SMALL
 from tests.serve.security.guarded import (
     MARKER,
     OTHER,

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import BusyError
-from pyramidion.serve import routing
 from pyramidion.web import limits as bounds
 from pyramidion.web.bodies import JSON, json_from
 from pyramidion.web.limits import MANY, SLOTS, Admission, JsonMemory, Limits, Rate
+from pyramidion.web.service import routing
 from tests.serve.security.guarded import ARROW_IN, STREAM, Guarded, arrow_bytes, code_of
 from tests.serve.services import told_rows
 from tests.store.stores import START, rows

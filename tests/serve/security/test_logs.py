@@ -151,7 +151,7 @@ def test_an_error_in_the_middle_of_an_answer_cuts_it_off_and_quotes_nothing(
     def streamed(*_: object, **given: Any) -> StreamingResponse:
         return StreamingResponse(broken(), **given)
 
-    monkeypatch.setattr("pyramidion.serve.routes_rows.StreamingResponse", streamed)
+    monkeypatch.setattr("pyramidion.web.service.routes_rows.StreamingResponse", streamed)
     place = listening(guarded)
     head = f"GET {S}/training-set HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {guarded.token()}"
     with captured() as log:

@@ -13,9 +13,9 @@ from prometheus_client.samples import Sample
 from pyramidion import Pyramid
 from pyramidion.errors import StorageError
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.serve.routing import OPEN
 from pyramidion.web.limits import Limits
 from pyramidion.web.metrics import TYPE
+from pyramidion.web.service.routing import OPEN
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,

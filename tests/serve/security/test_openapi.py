@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from pyramidion.serve.routing import OPEN
+from pyramidion.web.service.routing import OPEN
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, Listening, bearer
 from tests.serve.security.test_roles import TABLE, address, routes_of
 

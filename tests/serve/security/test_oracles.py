@@ -28,9 +28,9 @@ from starlette.routing import Route
 
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.serve.access import ROLES
-from pyramidion.serve.dashboard.pages import Page
-from pyramidion.serve.routing import GUARDED, OPEN
+from pyramidion.web.dashboard.pages import Page
+from pyramidion.web.service.access import ROLES
+from pyramidion.web.service.routing import GUARDED, OPEN
 from tests.serve.dashboard.filled import word_of
 from tests.serve.dashboard.visitors import Visitor
 from tests.serve.security.guarded import MODEL, STREAM, Guarded
@@ -283,9 +283,9 @@ def answered(base: Base, folder: Path, differ: Callable[[Pyramid], None]) -> Ans
     )
     signers = SimpleNamespace(urandom=random.Random(8).randbytes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pyramidion.serve.access.secrets", tokens)  # the tokens that are made
-        patch.setattr("pyramidion.audit_chain.os", signers)  # the keys of entries
-        patch.setattr("pyramidion.serve.streams.TICK", 1e6)  # what is due is done when asked for
+        patch.setattr("pyramidion.web.service.access.secrets", tokens)  # the tokens that are made
+        patch.setattr("pyramidion.storage.audit_chain.os", signers)  # the keys of entries
+        patch.setattr("pyramidion.web.service.streams.TICK", 1e6)  # nothing is done unasked
         made = Guarded(folder, now=NOW)
         try:
             store = made.pyramid()

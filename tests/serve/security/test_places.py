@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError, StorageError
-from pyramidion.serve.dashboard.pages import Page
-from pyramidion.serve.routing import GUARDED
+from pyramidion.web.dashboard.pages import Page
 from pyramidion.web.logs import logged
 from pyramidion.web.refusals import ELSEWHERE, public_message
+from pyramidion.web.service.routing import GUARDED
 from tests.serve.dashboard.visitors import inside
 from tests.serve.security.guarded import OTHER, STREAM, Guarded
 from tests.serve.security.test_roles import TABLE, address

@@ -10,10 +10,10 @@ import pytest
 from fastapi import FastAPI
 
 from pyramidion.errors import ForbiddenError, StateError
-from pyramidion.serve.access import ANY as ALL_ROLES
-from pyramidion.serve.access import ROLES, needed
-from pyramidion.serve.dashboard.pages import Page, Pages
-from pyramidion.serve.routing import GUARDED, OPEN, Routes, refuse_unguarded
+from pyramidion.web.dashboard.pages import Page, Pages
+from pyramidion.web.service.access import ANY as ALL_ROLES
+from pyramidion.web.service.access import ROLES, needed
+from pyramidion.web.service.routing import GUARDED, OPEN, Routes, refuse_unguarded
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer, code_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "service-security.md"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyramidion.serve.app import ALL, App
-from pyramidion.serve.routing import PREFIX
+from pyramidion.web.service.app import ALL, App
+from pyramidion.web.service.routing import PREFIX
 from tests.serve.security.guarded import MODEL, STREAM, Guarded, code_of
 
 OFTEN = [route for routes in ALL for route in routes.all if route.often]

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.checks import Value
+from pyramidion.config.checks import Value
+from pyramidion.config.schema import Label
 from pyramidion.evaluate.count_models import CountModel, logistic, models, trees
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.experiments.experiment import (
@@ -32,8 +33,7 @@ from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_models import best_model
 from pyramidion.evaluate.raw_results import labels, loss
 from pyramidion.evaluate.stores import Setup, counted, features, tested
-from pyramidion.schema import Label
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 EPSILON = 1.0
 BEFORE, AFTER = 0, 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pyramidion.config.schema import Categorical
 from pyramidion.evaluate.count_models import CountModel, mechanism
 from pyramidion.evaluate.datasets import DataSet
 from pyramidion.evaluate.points import Figure, Job, Point
@@ -22,7 +23,6 @@ from pyramidion.evaluate.stores import (
     lost,
     tested,
 )
-from pyramidion.schema import Categorical
 
 LARGE = 5_000_000
 """Rows from which a store is filled once for several hot windows: it takes minutes."""

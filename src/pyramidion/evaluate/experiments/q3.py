@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pyramidion.config.settings import Settings
 from pyramidion.evaluate import clicks
 from pyramidion.evaluate.aside import chosen_groups, coded_rows
 from pyramidion.evaluate.count_models import LOGISTIC, TREES, models
@@ -27,7 +28,6 @@ from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import DELTA, Setup
 from pyramidion.privacy.selection import LEAKY, Method
-from pyramidion.settings import Settings
 
 PAIRS = "clicks-pairs"
 PLANTED = 8

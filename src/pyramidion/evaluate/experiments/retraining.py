@@ -20,7 +20,7 @@ from pyramidion.evaluate.experiments.q2 import hot
 from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup, counted
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 
 def plan(data: DataSet, *, quick: bool, seeds: int) -> tuple[Figure, list[Job]] | None:

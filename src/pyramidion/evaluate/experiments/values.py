@@ -25,7 +25,7 @@ from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.raw_results import labels, loss
 from pyramidion.evaluate.stores import Setup, counted, tested
 from pyramidion.learn.scaling import FlooredScaler
-from pyramidion.system import Pyramid
+from pyramidion.store.pyramid import Pyramid
 
 EPSILONS = (0.1, 0.2, 1.0, math.inf)
 LARGE_EPSILONS = (0.01, 0.2, 1.0, math.inf)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pyramidion.config.window_tree import Mechanism, best
 from pyramidion.evaluate.count_models import mechanism, models
 from pyramidion.evaluate.datasets import DataSet, kind
 from pyramidion.evaluate.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
@@ -20,7 +21,6 @@ from pyramidion.evaluate.paper import references
 from pyramidion.evaluate.points import Figure, Job, Point
 from pyramidion.evaluate.stores import Setup
 from pyramidion.evaluate.window_noise import SCHEMA, deviation, trees
-from pyramidion.levels import Mechanism, best
 
 WINDOWS = {"movielens": (1, 3, 10, 30, 100, 1000), "criteo": (1, 3, 10)}
 OTHERS = (1, 10, 100)

@@ -1,0 +1,1 @@
+"""What a user declares: schema, features, labels, settings, durations, and TOML."""

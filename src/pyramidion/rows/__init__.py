@@ -1,0 +1,1 @@
+"""From any container to validated, hashed rows."""

@@ -1,0 +1,106 @@
+"""What was durable when: seen from a second connection, at the moments that count.
+
+A witness stands at two places of a store. When noise is about to be drawn, the charge for
+every table must be in the ledger and no file of the window may be there. When rows are about
+to be acknowledged, their windows' noise must be in a file that the catalogue knows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.budget import budget_of
+from pyramidion.store.pyramid import Pyramid
+
+
+@dataclass
+class Witness:
+    """Notes for each draw and each acknowledgement whether it came in the right order."""
+
+    store: Pyramid
+    draws: list[bool] = field(default_factory=list)
+    """Of each draw, whether all of it was charged before."""
+    acknowledgements: list[bool] = field(default_factory=list)
+    """Of each batch, whether the noise of its windows was durable before."""
+
+    def __post_init__(self) -> None:
+        lifecycle = self.store._lifecycle
+        _watch(lifecycle, "birth", self._birth)
+        _watch(lifecycle, "node_birth", self._node_birth)
+        _watch(lifecycle.hot, "acknowledge", self._acknowledge)
+
+    def _birth(self, real: Callable[..., Birth], window: int, *given: Any) -> Birth:
+        born = real(window, *given)
+
+        def drawn(draw: Callable[..., Any], *given: Any) -> Any:
+            self.draws.append(self._charged(window, born))
+            return draw(*given)
+
+        _watch(born, "arena", drawn)
+        return born
+
+    def _node_birth(self, real: Callable[..., Birth], window: int, level: int) -> Birth:
+        born = real(window, level)
+
+        def drawn(draw: Callable[..., Any], *given: Any) -> Any:
+            self.draws.append(self._charged_node(window, level, born))
+            return draw(*given)
+
+        _watch(born, "arena", drawn)
+        return born
+
+    def _charged_node(self, window: int, level: int, born: Birth) -> bool:
+        """Whether the window that begins a node has paid for a node of this level."""
+        query = (
+            "SELECT amount FROM ledger JOIN nodes ON purpose = 'node ' || number "
+            "WHERE window = ? AND kind = 'node' AND nodes.state = 'opening' AND level = "
+        )
+        found = [Fraction(amount) for (amount,) in self._committed(f"{query}{level}", window)]
+        _, budget = budget_of(self.store.settings)
+        return found == [budget * sum(born.shares.values())]
+
+    def _charged(self, window: int, born: Birth) -> bool:
+        query = "SELECT purpose, amount FROM ledger WHERE window = ? AND kind = 'table'"
+        found = {name: Fraction(amount) for name, amount in self._committed(query, window)}
+        _, budget = budget_of(self.store.settings)
+        owed = {name: share * budget for name, share in born.shares.items()}
+        files = self._committed("SELECT file FROM arenas WHERE window = ?", window)
+        return found == owed and not files
+
+    def _acknowledge(self, real: Callable[..., Any], *given: Any) -> Any:
+        windows = [window for fresh in given[0] for window, _ in fresh.parts]
+        self.acknowledgements.append(all(map(self._durable, windows)))
+        return real(*given)
+
+    def _durable(self, window: int) -> bool:
+        """Its own noise, and that of all nodes that take its rows."""
+        own = "SELECT file FROM arenas WHERE window = ? AND kind = 'checkpoint' AND current = 1"
+        over = (
+            "SELECT coalesce(max(file), '') FROM members LEFT JOIN arenas "
+            "ON arenas.node = members.node AND kind = 'checkpoint' AND current = 1 "
+            "WHERE members.window = ? GROUP BY members.node"
+        )
+        folder = self.store._lifecycle.tables.folder
+        files = [folder / name for (name,) in self._committed(own, window)]
+        levels = self.store.settings.levels
+        nodes = [folder / name for (name,) in self._committed(over, window)]
+        enough = len(nodes) >= (0 if levels is None else levels.depth - 1)
+        return len(files) == 1 and enough and all(file.is_file() for file in (*files, *nodes))
+
+    def _committed(self, query: str, window: int) -> list[Any]:
+        """What another connection sees: what a crash at this moment would leave."""
+        path = self.store.path / "catalogue.db"
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            return db.execute(query, (window,)).fetchall()
+
+
+def _watch(thing: object, name: str, call: Callable[..., Any]) -> None:
+    """Have a method of one object go by a call that is given the method first."""
+    real = getattr(thing, name)
+    vars(thing)[name] = lambda *given: call(real, *given)

@@ -1,0 +1,153 @@
+"""Erasing one person: their hot rows at once, and nothing of what is counted.
+
+    1  all hot steps are written anew without their rows, under fresh keys
+    2  so are all populating tables, with every row that they counted
+    3  models, training sets and curves go: they learned from these rows
+    4  one erasure: the new files take over, the keys of the old ones die
+
+Counts stay: tables with and without a person's rows, on the same noise, subtract to the exact
+counts of that person. They are hidden by the noise until their window retires.
+
+Whoever looks at the store from outside sees the same whether the person had rows or not: all
+steps are written anew, no record becomes shorter, row totals stay what they were, and the
+deletion record says neither who nor how many.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyramidion.errors import ObservationError, PrivacyError, SchemaError
+from pyramidion.rows.hashing import Keys
+from pyramidion.storage import records
+from pyramidion.storage.deletions import PERSON
+from pyramidion.storage.fault_points import reach
+from pyramidion.store.lifecycle import Lifecycle, owner
+from pyramidion.store.nodes import Node
+from pyramidion.store.superseding import settle
+from pyramidion.store.windows import Window
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What `erase_person` did: the same for somebody who was never there."""
+
+    steps: int
+    """Hot steps that were written anew: all."""
+    windows: tuple[int, ...]
+    """Populating windows whose tables were written anew, with all that they counted: all."""
+
+
+def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Erasure:
+    """Erase the hot rows of a person, and what was learned from them; a crash leaves all or none.
+
+    Rows that arrive while this runs wait, and are rows like any other.
+    """
+    people = _people(store, person)
+    _refuse_named(person, why)
+    with store.moves, store.arrivals, ExitStack() as files:
+        settle(store, now)
+        store.people.forget(now)
+        made = store.hot.less(lambda table: _theirs(store, table, people))
+        windows, last = store.windows.all(), store.last_batch()
+        held: list[Window | Node] = [*windows, *store.nodes.all()]
+        add = [
+            files.enter_context(store.tables.write(each.arena, "checkpoint", **owner(each)))
+            for each in held
+        ]
+        reach("person.written")
+        keep = people if _counts(store) else people[:0]
+        problem = _parted(store)
+        reach("person.parted")
+
+        def before() -> None:
+            for each, known in zip(held, add, strict=True):
+                store.tables.supersede("checkpoint", **owner(each))
+                known(after=last)
+            store.hot.replace(made)
+            store.uncounted.add(keep, store.people.running)
+
+        def after() -> None:
+            for each in held:
+                each.after = last  # the next checkpoint comes when it would have come
+            store.hot.replaced(made)
+            store.people.fill(keep)
+
+        old = [step.key.id for step, _ in made]
+        store.erase(PERSON, why, now, keys=old, before=before, after=after)
+    reach("person.after")
+    if problem is not None:
+        raise problem
+    return Erasure(len(made), tuple(window.number for window in windows))
+
+
+# --- who -----------------------------------------------------------------------------------
+
+
+def _people(store: Lifecycle, person: str | int) -> Keys:
+    """The key that rows of this person have, as whoever counts people tells them apart."""
+    unit = store.schema.unit
+    if unit is None:
+        raise SchemaError(
+            "the schema names no unit, so it is not known whose a row is; make a store whose "
+            "schema has one, or wait until the rows leave the hot window"
+        )
+    whole = isinstance(person, int | np.integer) and not isinstance(person, bool)
+    if whole or isinstance(person, str):
+        try:
+            return store.door.people([person])
+        except ObservationError:
+            pass  # it speaks of rows
+    raise ObservationError(
+        f"a person in column {unit!r} is text or a whole number; give one as the rows have it"
+    )
+
+
+def _refuse_named(person: str | int, why: str) -> None:
+    """A reason stays for ever, so it may not say who."""
+    name = str(person)
+    if name and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", why, re.IGNORECASE):
+        raise PrivacyError(
+            "the reason names the person, and it would stay in the deletion record; write one "
+            "that does not, such as the number of a request"
+        )
+
+
+def _theirs(store: Lifecycle, table: pa.Table, people: Keys) -> NDArray[np.bool_]:
+    """Which rows of a batch are of these people."""
+    unit = str(store.schema.unit)
+    column = records.batch_of(table.select([unit])).columns[unit]
+    return np.isin(store.door.people(column), people)
+
+
+def checked_person(store: Lifecycle, person: str | int, why: str) -> str:
+    """The column that names people; refuses nobody's name, and a reason that says who."""
+    _people(store, person)
+    _refuse_named(person, why)
+    return str(store.schema.unit)
+
+
+# --- what stays known, and what goes first ----------------------------------------------------
+
+
+def _counts(store: Lifecycle) -> bool:
+    """Whether any row came in the running block, whosever it was."""
+    rows = store.catalogue.all("SELECT arrived FROM batches")
+    return any(store.people.is_running(row["arrived"]) for row in rows)
+
+
+def _parted(store: Lifecycle) -> Exception | None:
+    """Have all go that was made of hot rows; one that fails keeps neither these nor the others."""
+    problems = []
+    for call in store.parting:
+        try:
+            call()
+        except Exception as problem:  # whatever it is: the rows go
+            problems.append(problem)
+    return problems[0] if problems else None

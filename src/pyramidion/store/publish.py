@@ -1,0 +1,259 @@
+"""A store that shares its tables: publishes the complete ones, and takes back those before.
+
+The store is owner and truth. When its complete tables change, for whatever reason,
+
+    1  the key of those that are shared dies with the erasure that the change is a part of
+    2  the new ones are published, under a name and a key of their own
+    3  the chunks of the former ones are deleted
+
+None of this keeps the store from its work: where the table store does not answer, it is tried
+again at the next `advance` after a while, and `status` says why. Whether all that should be there
+is there is looked after every minute; what was lost is published anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pyramidion.counts.snapshot import Snapshot
+from pyramidion.counts.snapshot_file import arena_of
+from pyramidion.errors import ExpiredError, PyramidionError, StateError
+from pyramidion.storage.blocks import Blocks, Generation
+from pyramidion.storage.cards import card_bytes
+from pyramidion.storage.ciphers import opened, sealed
+from pyramidion.storage.data_keys import DataKey
+from pyramidion.storage.deletions import LOST, SHARED
+from pyramidion.storage.tables import TableStore, tables_at
+from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.snapshots import Serving
+
+ABOUT = "shared"
+"""The fact in the catalogue that says where tables are shared: a URL, encrypted."""
+LOOK = 60_000_000  # microseconds between looks at what is there
+AGAIN = 10_000_000  # and between tries, where that failed
+
+
+@dataclass(frozen=True)
+class SharedStatus:
+    """Where tables are shared, and whether those that are served now are."""
+
+    at: str
+    current: bool
+    to_delete: int
+    """Former ones whose keys are destroyed and whose chunks are still there."""
+    problem: str = ""
+
+
+class Sharing:
+    """The tables that a store shares; all but `card` and `status` by the keeper."""
+
+    def __init__(self, store: Lifecycle, serving: Serving) -> None:
+        self._store, self._serving = store, serving
+        self._catalogue = store.catalogue
+        self._owner = blake2b(store.secret, digest_size=8, person=b"owner of tables").hexdigest()
+        self._tables: TableStore | None = None
+        self._published: tuple[Snapshot, Generation] | None = None
+        self._problem = ""
+        self._next = 0
+        store.dropping.append(self._drop)
+        told = self._catalogue.about(ABOUT, "")
+        if told:
+            self._tables = tables_at(self._url(told))
+
+    # --- where ------------------------------------------------------------------------
+
+    def begin(self, url: str, now: int) -> str:
+        """Share tables at a URL from now on; where that is, without passwords."""
+        tables = tables_at(url)
+        tables.names()  # or it cannot be used, and that is told now
+        if self._tables is not None and self._tables.address != tables.address:
+            raise StateError(
+                f"this store shares its tables at {self._tables.address}; stop that first"
+            )
+        key = DataKey.new("where tables are shared")
+        text = b"".join(sealed(key.key, [url.encode()], ABOUT.encode())).hex()
+        with self._catalogue.transaction():
+            former = self._catalogue.about(ABOUT, "")
+            if former:  # the same place, by another user or password
+                self._catalogue.run("DELETE FROM keys WHERE id = ?", json.loads(former)["key"])
+            self._store.keys.add(key)
+            self._catalogue.note(**{ABOUT: json.dumps({"key": key.id, "url": text})})
+        if self._tables is not None:
+            self._tables.close()
+        self._tables, self._next = tables, 0
+        self.advance(now)
+        return tables.address
+
+    def _url(self, told: str) -> str:
+        found = json.loads(told)
+        key, data = self._store.keys.get(found["key"]), bytes.fromhex(found["url"])
+        return opened(key, data, ABOUT.encode(), what="where tables are shared").decode()
+
+    def end(self, now: int) -> str:
+        """Share no more: destroy the keys, then delete the chunks; where they were."""
+        if self._tables is None:
+            raise StateError("this store shares no tables, so there is nothing to stop")
+        address, told = self._tables.address, self._catalogue.about(ABOUT, "")
+        self._published = None
+        if told:  # or the keys are gone already, and deleting failed
+            held = self._catalogue.all("SELECT key FROM shared WHERE key IS NOT NULL")
+            keys = [json.loads(told)["key"], *(row["key"] for row in held)]
+
+            def before() -> None:
+                self._catalogue.run("UPDATE shared SET key = NULL")
+                self._catalogue.run("DELETE FROM about WHERE name = ?", ABOUT)
+
+            self._store.erase(SHARED, "shared no more", now, keys=keys, before=before)
+        self._delete()
+        self._tables.close()
+        self._tables = None
+        return address
+
+    # --- in step with the store ---------------------------------------------------------
+
+    def _drop(self) -> Collection[int]:
+        """The keys of what is not current any more; within the transaction of an erasure."""
+        stale = (
+            "key IS NOT NULL AND file NOT IN "
+            "(SELECT file FROM arenas WHERE kind = 'complete' AND current = 1)"
+        )
+        keys = [row["key"] for row in self._catalogue.all(f"SELECT key FROM shared WHERE {stale}")]  # noqa: S608
+        self._catalogue.run(f"UPDATE shared SET key = NULL WHERE {stale}")  # noqa: S608
+        return keys
+
+    def due(self, now: int) -> bool:
+        """Whether `advance` has something to do, or to look after."""
+        if self._tables is None:
+            return False
+        return now >= self._next or (not self._problem and not self._in_step())
+
+    def _in_step(self) -> bool:
+        served, published = self._serving.current, self._published
+        same = served is None if published is None else published[0] is served
+        return same and not self._waiting()
+
+    def _waiting(self) -> list[tuple[str, int]]:
+        """Names and chunks of those whose keys are gone."""
+        rows = self._catalogue.all("SELECT name, chunks FROM shared WHERE key IS NULL")
+        return [(row["name"], row["chunks"]) for row in rows]
+
+    def advance(self, now: int) -> None:
+        """Publish what is served and not shared; delete what is shared and not served."""
+        if not self.due(now):
+            return
+        try:
+            try:
+                self._look(now)
+            finally:
+                self._delete()
+            self._problem, self._next = "", now + LOOK
+        except PyramidionError as problem:  # the store goes on; `status` says it
+            self._problem, self._next = str(problem), now + AGAIN
+
+    def _look(self, now: int) -> None:
+        tables, served = self._connected(), self._serving.current
+        self._forget_strangers(tables)
+        if served is None:
+            self._published = None
+            return
+        found = self._known(served)
+        if found is not None and not tables.has(found.name, _lengths(served)):
+            self._lose(found.name, now)
+            found = None
+        self._published = (served, found or self._publish(tables, served, now))
+
+    def _connected(self) -> TableStore:
+        if self._tables is None:
+            raise StateError("this store shares no tables; give it a place first")
+        return self._tables
+
+    def _known(self, served: Snapshot) -> Generation | None:
+        """What was published of the tables that are served."""
+        rows = self._catalogue.all(
+            "SELECT name, key FROM shared WHERE key IS NOT NULL AND file = ? AND layout = ?",
+            self._file(),
+            arena_of(served).layout.fingerprint,
+        )
+        return Generation(rows[0]["name"], self._store.keys.get(rows[0]["key"])) if rows else None
+
+    def _file(self) -> str:
+        (row,) = self._store.tables.current("complete")
+        return str(row["file"])
+
+    def _publish(self, tables: TableStore, served: Snapshot, now: int) -> Generation:
+        arena, file = arena_of(served), self._file()
+        life = None if served.expires is None else (served.expires - now) / 1_000_000
+        generation = tables.publish(arena, owner=self._owner, life=life)
+        key = DataKey(DataKey.new("").id, "shared tables", generation.key)
+        with self._catalogue.transaction():
+            self._store.keys.add(key)
+            self._catalogue.run(
+                "INSERT INTO shared VALUES (?, ?, ?, ?, ?)",
+                generation.name,
+                key.id,
+                file,
+                arena.layout.fingerprint,
+                Blocks(arena.layout).count,
+            )
+        return generation
+
+    def _lose(self, name: str, now: int) -> None:
+        """The table store lost them, or a part: what is left goes, its key first."""
+        key = self._catalogue.one("SELECT key FROM shared WHERE name = ?", name)
+
+        def before() -> None:
+            self._catalogue.run("UPDATE shared SET key = NULL WHERE name = ?", name)
+
+        self._store.erase(LOST, "lost", now, keys=[key], before=before)
+
+    def _forget_strangers(self, tables: TableStore) -> None:
+        """What a crash left before the catalogue knew it: nobody has its key."""
+        known = {row["name"] for row in self._catalogue.all("SELECT name FROM shared")}
+        for name, chunks in tables.names().items():
+            if name.startswith(f"{self._owner}.") and name not in known:
+                tables.delete(name, chunks)
+
+    def _delete(self) -> None:
+        for name, chunks in self._waiting():
+            self._connected().delete(name, chunks)
+            self._catalogue.run("DELETE FROM shared WHERE name = ? AND key IS NULL", name)
+
+    # --- what is told -------------------------------------------------------------------
+
+    def card(self, *, stream: str, now: int, signer: Ed25519PrivateKey) -> bytes:
+        """A card for the tables that are shared now."""
+        if self._tables is None:
+            raise StateError(
+                "this store shares no tables; share them first, or take a snapshot instead"
+            )
+        published, served = self._published, self._serving.current
+        if published is None or published[0] is not served:
+            raise ExpiredError(
+                "the tables that are served are not shared yet; ask again in a moment"
+                + (f" ({self._problem})" if self._problem else "")
+            )
+        return card_bytes(*published, stream=stream, now=now, signer=signer)
+
+    def status(self) -> SharedStatus | None:
+        """Where tables are shared; None: nowhere."""
+        if self._tables is None:
+            return None
+        served, published = self._serving.current, self._published
+        current = published is not None and published[0] is served
+        waiting = len(self._waiting())
+        return SharedStatus(self._tables.address, current, waiting, self._problem)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._tables is not None:
+            self._tables.close()
+
+
+def _lengths(served: Snapshot) -> list[int]:
+    """Bytes of every chunk of the tables that are served."""
+    return Blocks(arena_of(served).layout).lengths
