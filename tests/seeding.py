@@ -42,6 +42,11 @@ class Chance:
         self._name = f"{self._seed} {name}".encode()
         self._draws = count()
 
+    def repeat(self, name: str) -> None:
+        """Draw by a name alone from now on: the same in every child that is forked."""
+        self._seed = ""
+        self.begin(name)
+
     @contextmanager
     def named(self, name: str) -> Iterator[None]:
         """Draw by another name meanwhile."""

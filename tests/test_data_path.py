@@ -234,7 +234,7 @@ ERASING = ("erase.before", "erase.added", "rewrap.half", "rewrap.before")
 ERASED = (
     *("erase.committed", "erase.truncated", "erase.destroyed", "erase.unlinked", "erase.after"),
 )
-STEPPING = ("step.before", "checkpoint.copied", "checkpoint.written", "checkpoint.after")
+STEPPING = ("step.before", "checkpoint.before", "checkpoint.written", "checkpoint.after")
 RETIRING = ("seal.before", "seal.written", "seal.after", "retire.before", "retire.written")
 
 

@@ -162,8 +162,8 @@ MUTANTS = (
         "skipped charge",
         (
             Edit(
-                "store/lifecycle.py",
-                "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
+                "store/transitions.py",
+                "state.ledger.open(number, birth.shares, birth.reserves, now, above)",
                 "pass",
             ),
         ),
@@ -173,15 +173,13 @@ MUTANTS = (
         "charge after the noise",
         (
             Edit(
-                "store/lifecycle.py",
-                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n",
-                "birth = self.birth(number, sum(above.values(), Fraction(0)))\n"
-                "            arena = birth.arena()\n",
-            ),
-            Edit(
-                "store/lifecycle.py",
-                '            reach("open.charged")\n            arena = birth.arena()\n',
-                '            reach("open.charged")\n',
+                "store/transitions.py",
+                "        apply(state, opening.charge, now)\n"
+                "        tables = {owner: birth.arena() "
+                "for owner, birth in opening.births.items()}\n",
+                "        tables = {owner: birth.arena() "
+                "for owner, birth in opening.births.items()}\n"
+                "        apply(state, opening.charge, now)\n",
             ),
         ),
         f"{STRUCTURAL}::test_every_draw_is_charged_before_it_is_made",
@@ -201,17 +199,17 @@ MUTANTS = (
         "noise after the counts",
         (
             Edit(
-                "store/lifecycle.py",
-                "            arena = birth.arena()\n",
-                "            arena = Arena.exact(birth.layout)\n",
+                "store/transitions.py",
+                "tables = {owner: birth.arena() for owner, birth in opening.births.items()}",
+                "tables = {o: Arena.exact(b.layout) for o, b in opening.births.items()}",
             ),
             Edit(
-                "store/lifecycle.py",
-                "                window.arena.seal()\n",
-                "                late = self.birth(window.number).arena()\n"
-                "                for table in range(len(late.layout.tables)):\n"
-                "                    window.arena._flat(table)[:] += late._flat(table)\n"
-                "                window.arena.seal()\n",
+                "store/transitions.py",
+                "            tables.arena.seal()\n",
+                "            late = state.birth(tables.number).arena()\n"
+                "            for table in range(len(late.layout.tables)):\n"
+                "                tables.arena._flat(table)[:] += late._flat(table)\n"
+                "            tables.arena.seal()\n",
             ),
         ),
         f"{STRUCTURAL}::test_a_state_less_its_exact_counts_is_the_noise_of_its_birth",
@@ -220,17 +218,21 @@ MUTANTS = (
         "a node noised when it is sealed",
         (
             Edit(
-                "store/lifecycle.py",
-                "nodes = {n: each.arena() for n, (*_, each) in born.items()}",
-                "nodes = {n: Arena.exact(each.layout) for n, (*_, each) in born.items()}",
+                "store/transitions.py",
+                "tables = {owner: birth.arena() for owner, birth in opening.births.items()}",
+                "tables = {o: Arena.exact(b.layout) if o.level else b.arena() "
+                "for o, b in opening.births.items()}",
             ),
             Edit(
-                "store/node_ends.py",
-                "        node.arena.seal()\n",
-                "        late = store.node_birth(min(node.members), node.level).arena()\n"
-                "        for table in range(len(late.layout.tables)):\n"
-                "            node.arena._flat(table)[:] += late._flat(table)\n"
-                "        node.arena.seal()\n",
+                "store/transitions.py",
+                "            tables.arena.seal()\n",
+                "            late = tables.arena\n"
+                "            if tables.level:\n"
+                "                first = min(tables.windows)\n"
+                "                late = state.node_birth(first, tables.level).arena()\n"
+                "            for table in range(len(late.layout.tables) if tables.level else 0):\n"
+                "                tables.arena._flat(table)[:] += late._flat(table)\n"
+                "            tables.arena.seal()\n",
             ),
         ),
         f"{TREES}::test_a_node_less_its_exact_counts_is_the_noise_of_its_birth",
@@ -239,9 +241,9 @@ MUTANTS = (
         "a level that nobody pays for",
         (
             Edit(
-                "store/lifecycle.py",
-                "self.ledger.open(number, birth.shares, birth.reserves, now, above)",
-                "self.ledger.open(number, birth.shares, birth.reserves, now)",
+                "store/transitions.py",
+                "state.ledger.open(number, birth.shares, birth.reserves, now, above)",
+                "state.ledger.open(number, birth.shares, birth.reserves, now)",
             ),
         ),
         f"{TREES}::test_every_observation_is_in_one_node_of_each_level_and_each_is_charged",
@@ -250,9 +252,9 @@ MUTANTS = (
         "a node that is older than a window and not charged to it",
         (
             Edit(
-                "store/lifecycle.py",
-                "above = {**held, **{purpose(n)",
-                "above = {**{purpose(n)",
+                "store/transitions.py",
+                "above = held | {purpose(owner)",
+                "above = {purpose(owner)",
             ),
         ),
         f"{TREES}::test_every_observation_is_in_one_node_of_each_level_and_each_is_charged",
@@ -261,14 +263,14 @@ MUTANTS = (
         "a node that outlives its first window",
         (
             Edit(
-                "store/lifecycle.py",
-                'nodes = self.nodes_over(sealed, "populating", "sealed")',
-                "nodes = list[int]()",
+                "store/transitions.py",
+                'nodes = state.sets.nodes_over(sealed, "populating", "sealed")',
+                "nodes = list[SetId]()",
             ),
             Edit(
-                "store/lifecycle.py",
-                'self.forget_nodes(self.nodes_over(windows, "populating", "sealed", "retired"))',
-                "self.forget_nodes([])",
+                "store/transitions.py",
+                'nodes = state.sets.nodes_over(windows, "populating", "sealed", "retired")',
+                "nodes = list[SetId]()",
             ),
         ),
         f"{TREES}::test_of_a_retired_window_nothing_opens_neither_its_tables_nor_those_of_its_nodes",
@@ -278,10 +280,8 @@ MUTANTS = (
         (
             Edit(
                 "store/schedule.py",
-                "        for node in store.nodes.all():\n"
-                "            if any(self._has_after(step, node) for step in steps):\n"
-                "                store.checkpoint(node)\n",
-                "",
+                "for tables in [*store.open_sets.taking(), *store.open_sets.nodes()]:",
+                "for tables in store.open_sets.taking():",
             ),
         ),
         f"{TREES}::test_a_node_less_its_exact_counts_is_the_noise_of_its_birth",
@@ -290,9 +290,8 @@ MUTANTS = (
         "noise in memory alone",
         (
             Edit(
-                "store/lifecycle.py",
-                "                    for known in add:\n"
-                "                        known(after=after)\n",
+                "store/transitions.py",
+                "        write={checkpoint(owner): arena for owner, arena in tables.items()},\n",
                 "",
             ),
         ),
@@ -351,9 +350,9 @@ MUTANTS = (
         "kept checkpoint key",
         (
             Edit(
-                "store/lifecycle.py",
-                'return [*held, *keys, *(row["key"] for row in old)]',
-                "return [*held, *keys]",
+                "store/change.py",
+                "        dead += state.tables.forget_superseded()\n",
+                "        state.tables.forget_superseded()\n",
             ),
         ),
         f"{STRUCTURAL}::test_no_key_opens_a_superseded_state_once_rows_have_left",
@@ -418,14 +417,7 @@ MUTANTS = (
     ),
     Mutant(
         "release that ends no older copy",
-        (
-            Edit(
-                "store/lifecycle.py",
-                "                self.keys.renew(charge)\n",
-                "                with self.catalogue.transaction():\n"
-                "                    charge()\n",
-            ),
-        ),
+        (Edit("store/change.py", "elif change.renew:", "elif False:"),),
         f"{RELEASES}::test_a_backup_from_before_does_not_open",
     ),
     Mutant(
@@ -466,13 +458,11 @@ MUTANTS = (
         (
             Edit(
                 "store/bulk.py",
-                "            store.charge_release("
-                "lambda: self._charge(number, slot, birth, now))\n"
+                "            apply(store, self._plan_charge(number, slot, birth, now), now)\n"
                 '            reach("bulk.charged")\n'
                 "            arena = birth.arena()\n",
                 "            arena = birth.arena()\n"
-                "            store.charge_release("
-                "lambda: self._charge(number, slot, birth, now))\n"
+                "            apply(store, self._plan_charge(number, slot, birth, now), now)\n"
                 '            reach("bulk.charged")\n',
             ),
         ),
@@ -734,8 +724,8 @@ MUTANTS = (
         (
             Edit(
                 "store/erase_person.py",
-                "each.after = last  #",
-                "each.after, each.fresh = last, 0  #",
+                "        due=False,  #",
+                "        due=True,  #",
             ),
         ),
         "tests/store/test_erasing.py::"
@@ -785,8 +775,9 @@ MUTANTS = (
         (
             Edit(
                 "storage/outbox.py",
-                "ERASURES.get(self._deed.kind) == kind:\n            self._note_deed()\n",
-                "ERASURES.get(self._deed.kind) == kind:\n            pass\n",
+                "        self._outbox.keep(self._note)\n        self.stored = True\n",
+                "        self._outbox.keep(self._note) if self.stored else None\n"
+                "        self.stored = not self.stored\n",
             ),
         ),
         "tests/store/test_untold.py::test_a_deed_that_breaks_off_after_its_erasure_is_told",

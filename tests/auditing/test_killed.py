@@ -40,7 +40,7 @@ def files(store: Path) -> set[str]:
 
 
 def test_before_the_noise_exists_the_charge_is_durable(tmp_path: Path) -> None:
-    store = killed_at("open.charged", tmp_path)
+    store = killed_at("charge.after", tmp_path)
     charged = ask(store, "SELECT purpose FROM ledger WHERE kind = 'table'")
     assert {name for (name,) in charged} == {"", *SCHEMA.table_names}
     assert files(store) == set()

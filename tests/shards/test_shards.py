@@ -343,8 +343,7 @@ def test_nobody_sums_a_window_that_is_about_to_be_erased(stream: Stream) -> None
     stream.advance(10)
     seen = []
     for node in nodes.values():
-        leaving = inspect.parts(node).lifecycle.leaving
-        leaving.append(lambda _, node=node: seen.append(inspect.served(node)))
+        inspect.told(node, lambda _, node=node: seen.append(inspect.served(node)))
     stream.advance(40, rounds=1)
     assert seen
     assert not any(seen)
@@ -397,7 +396,7 @@ def test_window_that_is_dated_anew_is_given_anew(stream: Stream) -> None:
     stream.advance(10)
     roster, one = stream.shard("one").roster, nodes["one"]
     (before,) = roster.entries().of("one").values()
-    inspect.catalogue(one).run("UPDATE windows SET start = start + 1")
+    inspect.catalogue(one).run("UPDATE table_sets SET start = start + 1 WHERE level = 0")
     stream.advance(1)
     (after,) = roster.entries().of("one").values()
     assert (after.file, after.until) == (before.file, before.until + 1)
@@ -795,10 +794,9 @@ def test_a_window_that_cannot_be_read_is_told_to_be_missing(
     others = stream.sent["two"] + stream.sent["three"]
     assert same(cells(served(node)), exact(node, served(node), others))  # each window whole or not
     assert ("shard_missing_windows", (), 1) in list(_of_status(node.status()))
-    changed = []
-    inspect.parts(node).lifecycle.changed.append(changed.append)
+    told = inspect.told(node)
     stream.advance(6 / 86_400)
-    assert not changed  # it is tried again, and serves on
+    assert not told.published  # it is tried again, and serves on
     stream.reopen("one")
     stream.advance(6 / 86_400)
     found = node.status().shard

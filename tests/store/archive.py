@@ -233,10 +233,13 @@ class Catalogue:
 
     def _ask(self, ask: Callable[[str], Iterable[Any]]) -> None:
         self.keys.update(ask("SELECT id, purpose, wrapped FROM keys"))
-        sealed = frozenset(n for (n,) in ask("SELECT number FROM windows WHERE state = 'sealed'"))
-        for file, kind, window, current in ask("SELECT file, kind, window, current FROM arenas"):
+        sealed = frozenset(
+            n for (n,) in ask("SELECT number FROM table_sets WHERE level = 0 AND state = 'sealed'")
+        )
+        files = "SELECT file, kind, level, number, current FROM arenas"
+        for file, kind, level, number, current in ask(files):
             if kind != "complete":
-                self.tables[file] = kind, frozenset([window])
+                self.tables[file] = kind, frozenset([None if level else number])
             elif current:
                 self.tables[file] = kind, sealed
         step = "FROM batches JOIN steps ON steps.number = batches.step"

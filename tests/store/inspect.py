@@ -5,15 +5,15 @@ that. If the internals of the store move, change the functions here and nothing 
 verb shows the same (`store.now`, `store.ledger`, `store.status()`, `store.vault`), use the verb.
 
     on disk      catalogue, keys, hot, table_files, readings
-    tables       windows, populating, sealed, served, lacking, birth
+    tables       windows, nodes, table_sets, populating, sealed, served, lacking, birth
     encoding     door, encoder, secret
-    background   settled, keep, last_batch
-    spies        born, parts
+    background   settled, keep, last_batch, checkpoint, open_window
+    spies        born, told, parts
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +28,19 @@ from pyramidion.storage.hot import HotWindow
 from pyramidion.storage.readings import Readings
 from pyramidion.storage.segments import Segments
 from pyramidion.storage.table_files import TableFiles
+from pyramidion.storage.table_sets import SetId, TableSets
 from pyramidion.store.contributions import People
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
 from pyramidion.store.model_scores import Measures
-from pyramidion.store.nodes import Nodes
 from pyramidion.store.observe import Arrivals
+from pyramidion.store.open_window import WindowOpener
 from pyramidion.store.publish import Sharing
 from pyramidion.store.schedule import Schedule
 from pyramidion.store.shards import Shards
 from pyramidion.store.snapshots import Serving
 from pyramidion.store.training import Training
-from pyramidion.store.windows import Window
+from pyramidion.store.transitions import checkpoint_tables
+from pyramidion.store.windows import TableSet
 from pyramidion.workers import Threads
 
 # --- on disk ----------------------------------------------------------------------------
@@ -72,9 +74,19 @@ def readings(store: Pyramid) -> Readings:
 # --- tables -----------------------------------------------------------------------------
 
 
-def windows(store: Pyramid) -> Mapping[int, Window]:
+def windows(store: Pyramid) -> Mapping[int, TableSet]:
     """The populating windows by number."""
-    return store._lifecycle.populating
+    return {tables.number: tables for tables in store._lifecycle.open_sets.windows()}
+
+
+def nodes(store: Pyramid) -> list[TableSet]:
+    """The populating nodes of a tree of windows, by number."""
+    return store._lifecycle.open_sets.nodes()
+
+
+def table_sets(store: Pyramid) -> TableSets:
+    """Windows and nodes as the catalogue has them."""
+    return store._lifecycle.sets
 
 
 def populating(store: Pyramid, number: int | None = None) -> Arena:
@@ -138,6 +150,20 @@ def keep(store: Pyramid) -> None:
     store._keep(store.now)
 
 
+def checkpoint(store: Pyramid, tables: TableSet) -> None:
+    """Write the tables of a populating window or node again."""
+    checkpoint_tables(store._lifecycle, tables, store.now)
+
+
+def open_window(store: Pyramid, slot: int | None = None, now: int | None = None) -> int:
+    """Open the window of a slot, or of now; its number."""
+    slots, now = store._lifecycle.open_sets.slots, store.now if now is None else now
+    if slot is None:
+        assert slots is not None
+        slot = slots.at(now)
+    return store._opener.open(slot, now)
+
+
 def last_batch(store: Pyramid) -> int:
     """The number of the newest acknowledged batch."""
     return store._lifecycle.last_batch()
@@ -151,12 +177,38 @@ def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
     copies: list[Arena] = []
     adopt = store._lifecycle.adopt
 
-    def spy(number: int, arena: Arena, after: int) -> Any:
-        copies.append(arena.only(arena.layout.index))
-        return adopt(number, arena, after)
+    def spy(owner: SetId, arena: Arena, after: int) -> Any:
+        if not owner.level:
+            copies.append(arena.only(arena.layout.index))
+        return adopt(owner, arena, after)
 
     monkeypatch.setattr(store._lifecycle, "adopt", spy)
     return copies
+
+
+class Told(Observer):
+    """Records what observers are told, and calls something then."""
+
+    def __init__(self, leaving: Callable[[Leaving], object] = lambda _: None) -> None:
+        self.published = 0
+        self.withdrawn: list[str] = []
+        self._leaving = leaving
+
+    def tables_published(self) -> None:
+        self.published += 1
+
+    def tables_withdrawn(self, why: str) -> None:
+        self.withdrawn.append(why)
+
+    def rows_leaving(self, leaving: Leaving) -> None:
+        self._leaving(leaving)
+
+
+def told(store: Pyramid, leaving: Callable[[Leaving], object] = lambda _: None) -> Told:
+    """An observer that is told last; ``leaving`` is called when rows leave."""
+    spy = Told(leaving)
+    store._lifecycle.observers = (*store._lifecycle.observers, spy)
+    return spy
 
 
 @dataclass(frozen=True)
@@ -164,7 +216,7 @@ class Parts:
     """The working parts of a store, for tests that call, delay or break one of them."""
 
     lifecycle: Lifecycle
-    """Opens, checkpoints, seals and erases windows; its lists of callbacks."""
+    """The state of the store: its tables, keys, catalogue and locks."""
     schedule: Schedule
     """Decides what is due."""
     arrivals: Arrivals
@@ -173,8 +225,8 @@ class Parts:
     """Reads and writes the files of hot rows."""
     people: People
     """Bounds what one person contributes; how many observations the noise hides."""
-    nodes: Nodes
-    """The populating nodes of a tree of windows."""
+    opener: WindowOpener
+    """Opens windows."""
     serving: Serving
     """Makes snapshots and training sets."""
     training: Training
@@ -198,7 +250,7 @@ def parts(store: Pyramid) -> Parts:
         arrivals=store._arrivals,
         segments=lifecycle._segments,
         people=lifecycle.people,
-        nodes=lifecycle.nodes,
+        opener=store._opener,
         serving=store._serving,
         training=store._training,
         measures=store._measures,

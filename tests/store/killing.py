@@ -47,8 +47,8 @@ KILLS = [
     for point in killpoints.POINTS
     if not point.startswith(
         (
-            *("read.", "vault.", "broker.", "person.", "log.", "node.", "select.", "share."),
-            *("bulk.", "create.", "draft."),
+            *("read.", "vault", "broker.", "person.", "log.", "select.", "share."),
+            *("bulk.", "create.", "draft.", "abandon.", "mend.", "restore.", "unpublish."),
         )
     )
 ]

@@ -70,7 +70,7 @@ class Look:
     def __init__(self, store: Pyramid, model: Model, now: int) -> None:
         self.store, self.model, self.now = store, model, now
         self.catalogue = inspect.catalogue(store)
-        self.windows = self._all("SELECT * FROM windows ORDER BY number")
+        self.windows = self._all("SELECT * FROM table_sets WHERE level = 0 ORDER BY number")
         self.arenas = self._all("SELECT * FROM arenas")
         self.read = {row["file"]: self._read(row) for row in self.arenas if row["current"]}
         full = [row for row in self.windows if row["rows"]]
@@ -94,9 +94,9 @@ class Look:
     def sealed(self) -> dict[int, Arena]:
         """The sealed windows, as they are on disk."""
         return {
-            row["window"]: self.read[row["file"]]
+            row["number"]: self.read[row["file"]]
             for row in self.arenas
-            if row["kind"] == "sealed" and row["current"]
+            if row["kind"] == "sealed" and row["current"] and row["level"] == 0
         }
 
     # --- counts ------------------------------------------------------------------------
@@ -238,10 +238,10 @@ class Look:
         """Superseded ones too, while their key lives: two subtract to exact counts."""
         hot = {batch.number for batch in self.model.hot(self.now)}
         for row in self.arenas:
-            if row["kind"] == "checkpoint" and row["window"] in self.ours:
-                lacks = self.model.lacking(self.ours[row["window"]], row["after"]) - hot
+            if row["kind"] == "checkpoint" and row["level"] == 0 and row["number"] in self.ours:
+                lacks = self.model.lacking(self.ours[row["number"]], row["after"]) - hot
                 if lacks:
-                    yield "checkpoints", f"one of window {row['window']} lacks batches {lacks}"
+                    yield "checkpoints", f"one of window {row['number']} lacks batches {lacks}"
 
     # --- what it cost, what is there -------------------------------------------------------
 
@@ -268,9 +268,9 @@ class Look:
         if {row["number"] for row in self.windows} - charged or len(self.model.born) > draws:
             yield "ledger", f"{draws} births are charged, {len(self.model.born)} were"
         for row in [row for row in self.arenas if row["current"]]:
-            for name in self.read[row["file"]].layout.index if row["window"] is not None else ():
-                if (row["window"], "table", name) not in paid:
-                    yield "ledger", f"window {row['window']} did not pay for {name!r}"
+            for name in self.read[row["file"]].layout.index if row["level"] == 0 else ():
+                if (row["number"], "table", name) not in paid:
+                    yield "ledger", f"window {row['number']} did not pay for {name!r}"
         for why, windows in self.model.spent.items():
             if sorted(line[1] for line in lines if line[6] == why) != windows:
                 yield "ledger", f"what was spent on {why} is not written once for each window"

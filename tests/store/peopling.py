@@ -134,7 +134,8 @@ def lived(
 def arenas(store: Pyramid) -> dict[int, Arena]:
     """The tables of each window by its slot; none is erased."""
     known = inspect.catalogue(store).all(
-        "SELECT number, slot, state FROM windows WHERE rows > 0 AND state <> 'erased'"
+        "SELECT number, slot, state FROM table_sets "
+        "WHERE level = 0 AND rows > 0 AND state <> 'erased'"
     )
     return {
         row["slot"]: inspect.populating(store, row["number"])

@@ -45,6 +45,31 @@ TINY = {
 }
 
 
+BEFORE_TABLE_SETS = """
+CREATE TABLE windows (number INTEGER PRIMARY KEY, state TEXT NOT NULL, slot INTEGER NOT NULL,
+    start INTEGER, stop INTEGER, rows INTEGER NOT NULL DEFAULT 0) STRICT;
+INSERT INTO windows SELECT number, state, slot, start, stop, rows FROM table_sets WHERE level = 0;
+CREATE TABLE nodes (number INTEGER PRIMARY KEY, level INTEGER NOT NULL, place INTEGER NOT NULL,
+    state TEXT NOT NULL) STRICT;
+INSERT INTO nodes SELECT number, level, slot, state FROM table_sets WHERE level > 0;
+CREATE TABLE former (node INTEGER NOT NULL REFERENCES nodes,
+    window INTEGER NOT NULL REFERENCES windows, PRIMARY KEY (node, window)) STRICT, WITHOUT ROWID;
+INSERT INTO former SELECT number, window FROM members WHERE level > 0;
+DROP TABLE members;
+ALTER TABLE former RENAME TO members;
+CREATE INDEX members_of_window ON members (window);
+CREATE TABLE former (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, window INTEGER REFERENCES windows,
+    key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
+    current INTEGER NOT NULL, tables TEXT NOT NULL, node INTEGER REFERENCES nodes) STRICT;
+INSERT INTO former SELECT id, kind, CASE WHEN level = 0 THEN number END, key, file, after, current,
+    tables, CASE WHEN level > 0 THEN number END FROM arenas;
+DROP TABLE arenas;
+ALTER TABLE former RENAME TO arenas;
+DROP TABLE table_sets;
+"""
+"""Makes a catalogue what it was in format 10: windows and nodes in tables of their own."""
+
+
 def tiny(**given: Any) -> Settings:
     """Settings of a store that opens in milliseconds."""
     return Settings(**TINY | given)

@@ -58,14 +58,14 @@ def test_the_sealed_tables_are_noise_and_the_rows_and_no_other_state_is_on_the_d
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A state without the rows, or half of them, would subtract to exact counts."""
-    from pyramidion.storage.table_files import TableFiles
+    from pyramidion.storage.table_files import TableFile, TableFiles
 
     written: list[tuple[str, int]] = []
     real = TableFiles.write
 
-    def write(self: TableFiles, arena: Any, kind: str, *given: Any, **named: Any) -> Any:
-        written.append((kind, arena.rows))
-        return real(self, arena, kind, *given, **named)
+    def write(self: TableFiles, arena: Any, role: TableFile) -> Any:
+        written.append((role.kind, arena.rows))
+        return real(self, arena, role)
 
     monkeypatch.setattr(TableFiles, "write", write)
     store = went_on(stand)

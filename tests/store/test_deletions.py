@@ -12,8 +12,8 @@ from pyramidion.storage.deletions import Deleted, give_types
 MADE = [
     deletions.expired([3, 4], [1], [2]),
     deletions.expired([], [1, 2], []),
-    deletions.sealed_window(7),
-    deletions.sealed_node(7),
+    deletions.sealed_set(0, 7),
+    deletions.sealed_set(1, 7),
     deletions.ended([4], [5], [6]),
     deletions.ended([], [], []),
     deletions.withdrawn("carrier", chosen=False),

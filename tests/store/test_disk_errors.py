@@ -202,7 +202,7 @@ def test_file_of_a_lost_commit_stays(stand: Stand, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(files, "supersede", lost)
     with pytest.raises(FailedError):
-        inspect.parts(store).lifecycle.checkpoint(window)
+        inspect.checkpoint(store, window)
     assert len(stand.files("tables")) == len(before) + 1  # the catalogue on disk may name it
 
 
@@ -222,7 +222,7 @@ def test_files_stay_if_the_disk_fails_while_removal_waits(
 
     monkeypatch.setattr(lifecycle, "arrivals", Failing())
     with pytest.raises(FailedError):
-        lifecycle._remove_strangers()
+        lifecycle.remove_strangers()
     assert lost.exists()
     monkeypatch.undo()
 

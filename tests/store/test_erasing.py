@@ -60,8 +60,8 @@ def public(store: Pyramid) -> str:
     """All that stands in the clear, but for what is drawn."""
     ask, found = inspect.catalogue(store).all, dict[str, Any]()
     for table, columns in {
-        "windows": "*",
-        "arenas": "kind, window, after, current, tables",
+        "table_sets": "*",
+        "arenas": "kind, coalesce(number, 0), after, current, tables",
         "steps": "number, slot, start, rows",
         "batches": "number, step, rows, arrived, length(sealed)",
         "deletions": "kind, ids, what, why, at, done",

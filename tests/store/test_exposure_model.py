@@ -160,7 +160,7 @@ class World:
         bulk = self.store.bulk()
         there = self.store.now / 1e6 - self.random.integers(1, 4) * 10 * DAY
         slot, counts = counted(bulk, rows(5, there, self.files))
-        known = "SELECT count(*) FROM windows WHERE slot = ? AND state <> 'erased'"
+        known = "SELECT count(*) FROM table_sets WHERE level = 0 AND slot = ? AND state <> 'erased'"
         if bulk.slots.stop(slot) <= self.store.now and not inspect.catalogue(self.store).one(
             known, slot
         ):

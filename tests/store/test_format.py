@@ -16,7 +16,7 @@ from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import catalogue as module
 from tests.store import inspect
-from tests.store.stores import DAY, Stand, observed, rows, states, unpin
+from tests.store.stores import BEFORE_TABLE_SETS, DAY, Stand, observed, rows, states, unpin
 from tests.store.test_snapshots_sent import sent
 
 NOW = module.FORMAT
@@ -40,7 +40,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 10
+    assert version(stand.path) == module.FORMAT == 11
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:
@@ -63,12 +63,12 @@ def test_an_older_format_is_brought_up_to_date(
 
     def add(db: sqlite3.Connection) -> None:
         db.execute("CREATE TABLE grants (id INTEGER PRIMARY KEY) STRICT")
-        db.execute("ALTER TABLE windows ADD COLUMN level INTEGER NOT NULL DEFAULT 0")
+        db.execute("ALTER TABLE table_sets ADD COLUMN weight INTEGER NOT NULL DEFAULT 0")
 
     monkeypatch.setattr(module, "FORMAT", NOW + 1)
     monkeypatch.setitem(module.MIGRATIONS, NOW, add)
     store = stand.open()
-    assert inspect.catalogue(store).one("SELECT level FROM windows") == 0
+    assert inspect.catalogue(store).one("SELECT weight FROM table_sets") == 0
     assert inspect.catalogue(store).all("SELECT * FROM grants") == []
     assert store.status().hot_rows == 5
     store.observe(rows(5))
@@ -97,7 +97,7 @@ def test_a_migration_that_fails_leaves_the_old_format_whole(
     stand.close()
 
     def first(db: sqlite3.Connection) -> None:
-        db.execute("ALTER TABLE windows ADD COLUMN level INTEGER NOT NULL DEFAULT 0")
+        db.execute("ALTER TABLE table_sets ADD COLUMN weight INTEGER NOT NULL DEFAULT 0")
 
     def second(db: sqlite3.Connection) -> None:
         db.execute("DROP TABLE imports")
@@ -111,7 +111,7 @@ def test_a_migration_that_fails_leaves_the_old_format_whole(
             stand.open()
     assert version(stand.path) == NOW
     store = stand.open()
-    assert "level" not in inspect.catalogue(store).all("SELECT * FROM windows")[0].keys()  # noqa: SIM118
+    assert "weight" not in inspect.catalogue(store).all("SELECT * FROM table_sets")[0].keys()  # noqa: SIM118
     assert store.status().hot_rows == 5
 
 
@@ -142,9 +142,10 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
     stand.close()
     unpin(stand.path, stand.key)
     with sqlite3.connect(stand.path / "catalogue.db") as db:
+        db.executescript(BEFORE_TABLE_SETS)
         db.executescript(
-            "DROP TABLE shared; DROP TABLE members; "
-            "ALTER TABLE arenas DROP COLUMN node; DROP TABLE nodes;"
+            "ALTER TABLE arenas DROP COLUMN node; DROP TABLE members; "
+            "DROP TABLE nodes; DROP TABLE shared;"
             "ALTER TABLE batches DROP COLUMN came; ALTER TABLE batches DROP COLUMN since;"
             "ALTER TABLE deletions DROP COLUMN kind; ALTER TABLE deletions DROP COLUMN ids;"
             "ALTER TABLE past_steps DROP COLUMN came_first;"

@@ -22,10 +22,10 @@ import pytest
 import pyramidion
 from pyramidion import Pyramid
 from pyramidion.storage.data_keys import DataKeys
-from pyramidion.storage.fault_points import POINTS
-from pyramidion.store import recovery as awakening
+from pyramidion.storage.fault_points import CHANGES, POINTS
+from pyramidion.store import recovery, schedule
 from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.windows import Window
+from pyramidion.store.windows import TableSet
 from tests.dying import died
 from tests.memory import in_memory
 from tests.store import killing_workload as work
@@ -68,6 +68,10 @@ def test_every_kill_point_is_at_one_place_in_the_source() -> None:
         for file in source.rglob("*.py")
         for name in re.findall(r'^ *reach\("([a-z.]+)"\)$', file.read_text(), re.MULTILINE)
     ]
+    for_all = r'^ *reach\(f"\{change\.name\}\.([a-z]+)"\)$'
+    text = (source / "store" / "change.py").read_text()
+    stages = re.findall(for_all, text, re.MULTILINE)
+    called += [f"{name}.{stage}" for name in CHANGES for stage in stages]
     assert sorted(called) == sorted(POINTS)
 
 
@@ -176,23 +180,23 @@ def test_a_store_killed_while_it_is_made_is_there_whole_or_not_at_all(folder: Pa
 
 
 def _replays_twice() -> None:
-    replay = awakening._replay
+    replay = recovery._replay
 
     def twice(store: Lifecycle) -> None:
         replay(store)
         replay(store)
 
-    awakening._replay = twice
+    recovery._replay = twice
 
 
 def _draws_noise_anew() -> None:
-    checkpoint = Lifecycle.checkpoint
+    checkpoint = schedule.checkpoint_tables
 
-    def anew(self: Lifecycle, window: Window) -> None:
-        window.arena._flat(1)[:] += 1
-        checkpoint(self, window)
+    def anew(store: Lifecycle, tables: TableSet, now: int) -> None:
+        tables.arena._flat(1)[:] += 1
+        checkpoint(store, tables, now)
 
-    Lifecycle.checkpoint = anew  # type: ignore[method-assign]
+    schedule.checkpoint_tables = anew
 
 
 def _keeps_keys() -> None:

@@ -285,7 +285,7 @@ def test_an_update_that_is_under_way_at_a_step_brings_no_old_model_back(
 def test_a_batch_that_a_training_has_seen_is_not_learned_again(
     stand: Stand, store: Pyramid, monkeypatch: Any, beside: Callable[..., Future[Any]]
 ) -> None:
-    (learn,) = inspect.parts(store).arrivals.taken
+    learn = inspect.parts(store).arrivals.taken
     going, go = threading.Event(), threading.Event()
 
     def late(*given: Any) -> None:
@@ -293,7 +293,7 @@ def test_a_batch_that_a_training_has_seen_is_not_learned_again(
         assert go.wait(LONG)
         learn(*given)
 
-    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [late])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", late)
     stand.clock.now = START + 11.5 * DAY
     observing = beside(store.observe, marked(11.5))
     assert going.wait(LONG)
@@ -313,7 +313,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
     well: bool,
 ) -> None:
     """It was acknowledged, and before its model was told, three days passed and it left."""
-    (learn,) = inspect.parts(store).arrivals.taken
+    learn = inspect.parts(store).arrivals.taken
     going, go = threading.Event(), threading.Event()
 
     def late(*given: Any) -> None:
@@ -321,7 +321,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
         assert go.wait(LONG)
         learn(*given)
 
-    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [late])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", late)
     stand.clock.now = START + 11.5 * DAY
     observing = beside(store.observe, marked(11.5))
     assert going.wait(LONG)
@@ -335,7 +335,7 @@ def test_a_batch_whose_rows_have_left_is_learned_no_more(
     observing.result(LONG)
     assert not store.models["learner"].available
     monkeypatch.setattr(SHARED, "limit", None)
-    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", [learn])
+    monkeypatch.setattr(inspect.parts(store).arrivals, "taken", learn)
     observed(store, marked(14.2))
     store.advance()
     assert days_of(labels(store)) == [14]

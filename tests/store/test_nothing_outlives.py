@@ -40,7 +40,7 @@ from pyramidion.privacy import ledger
 from pyramidion.rows.files import DataFile
 from pyramidion.rows.history import in_order
 from pyramidion.store.clocks import ClockStatus
-from pyramidion.store.erase_person import Erasure
+from pyramidion.store.erase_person import PersonErasure
 from pyramidion.store.exposure.exposed import (
     Exposure,
     Forgotten,
@@ -79,14 +79,15 @@ VERB = "gives what is mapped elsewhere, or nothing"
 CATALOGUE = {
     "about": {"name": PUBLIC, "value": "by name, see ABOUT"},
     "keys": {"id": DRAWN, "purpose": PUBLIC, "wrapped": DRAWN},
-    "windows": dict.fromkeys(("number", "state", "slot", "start", "stop", "rows"), PUBLIC),
+    "table_sets": dict.fromkeys(
+        ("level", "number", "state", "slot", "start", "stop", "rows"), PUBLIC
+    ),
     "arenas": {
-        **dict.fromkeys(("id", "kind", "window", "node", "after", "current"), PUBLIC),
+        **dict.fromkeys(("id", "kind", "level", "number", "after", "current"), PUBLIC),
         "tables": f"{PUBLIC}; or {CHOSEN}; the noise of each is what its `table` line paid for",
         **dict.fromkeys(("key", "file"), DRAWN),
     },
-    "nodes": dict.fromkeys(("number", "level", "place", "state"), PUBLIC),
-    "members": dict.fromkeys(("node", "window"), PUBLIC),
+    "members": dict.fromkeys(("level", "number", "window"), PUBLIC),
     "steps": {
         **dict.fromkeys(("number", "slot", "start", "rows"), PUBLIC),
         **dict.fromkeys(("key", "once", "file"), DRAWN),
@@ -240,7 +241,7 @@ OUTPUTS: dict[type, dict[str, str]] = {
         "windows": PUBLIC,
         **dict.fromkeys(("gain", "error"), PAID),
     },
-    Erasure: dict.fromkeys(("steps", "windows"), PUBLIC),
+    PersonErasure: dict.fromkeys(("steps", "windows"), PUBLIC),
     Reseed: dict.fromkeys(("sealed", "dropped", "opened"), PUBLIC),
     Rebuild: dict.fromkeys(("window", "rows", "unit", "charged"), PUBLIC),
     Entry: {
@@ -618,12 +619,14 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
 def _tables(store: Pyramid) -> Iterator[tuple[set[int], Any]]:
     """Each count table on disk, with the windows it counts."""
     ask = inspect.catalogue(store).all
-    sealed = {row[0] for row in ask("SELECT number FROM windows WHERE state = 'sealed'")}
-    query = "SELECT kind, window, file, key FROM arenas WHERE current OR kind <> 'complete'"
+    sealed = {
+        row[0] for row in ask("SELECT number FROM table_sets WHERE level = 0 AND state = 'sealed'")
+    }
+    query = "SELECT kind, number, file, key FROM arenas WHERE current OR kind <> 'complete'"
     for row in ask(query):
         arena = inspect.table_files(store).read(row["file"], inspect.keys(store).get(row["key"]))
         for table in arena.layout.tables:
-            yield (sealed if row["kind"] == "complete" else {row["window"]}), table
+            yield (sealed if row["kind"] == "complete" else {row["number"]}), table
 
 
 def test_rebuilt_tables_have_the_noise_that_their_window_paid_for_again(tmp_path):

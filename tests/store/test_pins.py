@@ -15,7 +15,7 @@ from pyramidion.errors import FormatError
 from pyramidion.storage.pins import FACTS, Pins
 from pyramidion.vault.custody import PrivateKey
 from tests.store import test_selection as selection
-from tests.store.stores import CUSTODIAN, Stand, observed, rows, unpin
+from tests.store.stores import BEFORE_TABLE_SETS, CUSTODIAN, Stand, observed, rows, unpin
 
 INTRUDER = PrivateKey(bytes(range(100, 164)))
 
@@ -121,6 +121,7 @@ def test_a_catalogue_that_lost_its_pins_is_refused(stand: Stand) -> None:
     written(
         stand.path,
         "DELETE FROM keys WHERE purpose LIKE 'pin of %'",
+        *(command for command in BEFORE_TABLE_SETS.split(";") if command.strip()),
         "ALTER TABLE deletions DROP COLUMN kind",
         "ALTER TABLE deletions DROP COLUMN ids",
         "PRAGMA user_version = 8",
@@ -139,7 +140,7 @@ def test_a_pin_that_was_taken_away_is_named(stand: Stand) -> None:
 
 
 PROGRAMS = {
-    "trigger": "CREATE TRIGGER t AFTER INSERT ON windows BEGIN SELECT 1; END",
+    "trigger": "CREATE TRIGGER t AFTER INSERT ON table_sets BEGIN SELECT 1; END",
     "view": "CREATE VIEW v AS SELECT * FROM about",
 }
 

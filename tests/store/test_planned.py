@@ -44,7 +44,7 @@ def test_predicted_noise_is_that_of_a_store(
     assert {table.name: table.cell_noise for table in predicted.tables} == {
         table.name: table.variance**0.5 for table in populating(store).layout.tables[1:]
     }
-    nodes = inspect.parts(store).nodes.all()
+    nodes = inspect.nodes(store)
     assert {node.level for node in nodes} == ({1, 2} if windows == "tree" else set())
     for node in nodes:
         variances = tuple(table.variance for table in node.arena.layout.tables)

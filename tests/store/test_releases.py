@@ -136,7 +136,7 @@ def released(store: Pyramid) -> tuple[int, int, int]:
     catalogue = inspect.catalogue(store)
     return (
         catalogue.one("SELECT count(*) FROM ledger WHERE kind = 'spend'"),
-        catalogue.one("SELECT count(*) FROM windows WHERE state = 'sealed'"),
+        catalogue.one("SELECT count(*) FROM table_sets WHERE level = 0 AND state = 'sealed'"),
         catalogue.one("SELECT count(*) FROM readings"),
     )
 
@@ -404,4 +404,4 @@ def _callers(name: str) -> set[str]:
 
 
 def test_windows_are_charged_at_birth_or_by_a_release() -> None:
-    assert _callers("open") == {"store/lifecycle.py", "store/bulk.py"}
+    assert _callers("open") == {"store/transitions.py", "store/bulk.py"}

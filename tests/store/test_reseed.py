@@ -147,7 +147,7 @@ def test_a_window_that_is_over_is_not_opened_again_by_who_was_slow(stand: Stand)
     stand.clock.pass_(10 * DAY)
     done = store.reseed(why=WHY)
     assert done == Reseed(sealed=(1,), dropped=(), opened=2)
-    windows = inspect.parts(store).lifecycle.windows
+    windows = inspect.parts(store).lifecycle.open_sets
     assert windows.passed == windows.slots.at(int(START * 1e6))
 
 
@@ -253,7 +253,7 @@ def test_nothing_written_later_opens_with_a_key_from_before(stand: Stand) -> Non
     archive = Archive(stand.folder)
     with watched(archive):
         observed(store, rows(7, seed=1), key="second")
-        inspect.parts(store).lifecycle.checkpoint(*inspect.windows(store).values())
+        inspect.checkpoint(store, *inspect.windows(store).values())
     found = loot(archive, old)
     assert set(found.batches) == {1}  # the copy that was stolen, and what it was of
     assert found.known == {1}

@@ -95,7 +95,7 @@ def test_an_expired_snapshot_lets_go_of_its_tables(stand: Stand) -> None:
 def test_its_files_and_keys_are_gone_and_a_record_stays(stand: Stand) -> None:
     store = filled(stand, 4)
     catalogue = inspect.catalogue(store)
-    query = "SELECT file, key FROM arenas WHERE window = 1"
+    query = "SELECT file, key FROM arenas WHERE level = 0 AND number = 1"
     ((file, key),) = catalogue.all(query)
     stand.clock.pass_(10 * DAY)
     store.advance()

@@ -618,13 +618,13 @@ def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
     store.select_groups()
 
     def charged(point: str) -> None:
-        if point == "open.charged":
+        if point == "charge.after":
             raise StateError("as if killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pyramidion.store.lifecycle.reach", charged)
+        patched.setattr("pyramidion.store.change.reach", charged)
         with pytest.raises(StateError, match="as if killed"):
-            inspect.parts(store).lifecycle.open(1, int(stand.clock.now * 1e6))
+            inspect.open_window(store, 1)
     before = totals(store)
     assert "b,d" in tables(store)[2]
     store = stand.reopen()

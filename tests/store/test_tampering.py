@@ -11,7 +11,8 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import KeyHolderError, StateError, StorageError
-from pyramidion.storage.table_files import TableFiles
+from pyramidion.storage.table_files import TableFile, TableFiles
+from pyramidion.storage.table_sets import window_id
 from pyramidion.store.repair import NOT_THE_SUM
 from tests.store import inspect
 from tests.store.inspect import sealed
@@ -30,7 +31,7 @@ def three(stand: Stand, **settings: Any) -> Pyramid:
 
 
 def file_of(store: Pyramid, kind: str, window: int | None = None) -> Path:
-    (row,) = (r for r in inspect.table_files(store).current(kind) if r["window"] == window)
+    (row,) = (r for r in inspect.table_files(store).current(kind) if r["number"] == window)
     return store.path / "tables" / row["file"]
 
 
@@ -40,22 +41,20 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-def tamper(store: Pyramid, kind: str, window: int | None = None) -> None:
+def tamper(store: Pyramid, kind: Any, window: int | None = None) -> None:
     """Change tables as somebody would who has the keys: the file authenticates."""
     tables = inspect.table_files(store)
-    (row,) = (r for r in tables.current(kind) if r["window"] == window)
+    (row,) = (r for r in tables.current(kind) if r["number"] == window)
     old = tables.of(row)
     arena = Arena(old.layout, old.max_rows)
     arena._block[:] = old._block
     arena._flat(0)[:] += 1_000
     arena.rows = old.rows
     arena.seal()
-    with (
-        tables.write(arena, kind, window) as add,
-        inspect.catalogue(store).transaction(),
-    ):
-        tables.supersede(kind, window)
-        add()
+    role = TableFile(kind, None if window is None else window_id(window))
+    with tables.write(arena, role) as file, inspect.catalogue(store).transaction():
+        tables.supersede(role)
+        file.add()
 
 
 def complete(store: Pyramid) -> Any:
@@ -145,8 +144,8 @@ def test_a_window_that_was_retired_before_a_crash_is_not_summed_again(stand: Sta
     store = three(stand)
     rows = store.status().summarised_rows
     catalogue = inspect.catalogue(store)
-    first = catalogue.one("SELECT rows FROM windows WHERE number = 1")
-    catalogue.run("UPDATE windows SET state = 'retired' WHERE number = 1")
+    first = catalogue.one("SELECT rows FROM table_sets WHERE level = 0 AND number = 1")
+    catalogue.run("UPDATE table_sets SET state = 'retired' WHERE level = 0 AND number = 1")
     flip(file_of(store, "complete"))
     again = stand.reopen()
     assert again.status().summarised_rows == rows - first

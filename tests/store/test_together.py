@@ -141,7 +141,7 @@ def told(answers: Sequence[Receipt | PyramidionError]) -> list[Any]:
 
 def windows_of(store: Pyramid) -> dict[int, tuple[int, str, int]]:
     """Number, state and rows of windows with rows, by their slot: which is opened first differs."""
-    query = "SELECT slot, number, state, rows FROM windows WHERE rows > 0"
+    query = "SELECT slot, number, state, rows FROM table_sets WHERE level = 0 AND rows > 0"
     return {slot: (*more,) for slot, *more in inspect.catalogue(store).all(query)}
 
 
@@ -544,7 +544,8 @@ def test_the_schema_may_change_between_judging_and_placing(
 ) -> None:
     store = stand.create()
     lifecycle, calls = inspect.parts(store).lifecycle, list[int]()
-    real = lifecycle.open
+    opener = inspect.parts(store).opener
+    real = opener.open
 
     def open_(slot: int, now: int) -> int:
         if not calls:
@@ -552,7 +553,7 @@ def test_the_schema_may_change_between_judging_and_placing(
             lifecycle.learn(store.schema.only(["a", "b"]))
         return real(slot, now)
 
-    monkeypatch.setattr(lifecycle, "open", open_)
+    monkeypatch.setattr(opener, "open", open_)
     group = [*each(rows(5)), Arrival(rows(3).to_pandas())]
     assert [answer.accepted for answer in store.observe_all(group)] == [1] * 5 + [3]  # type: ignore[union-attr]
     assert calls

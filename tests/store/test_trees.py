@@ -21,6 +21,7 @@ from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.config.window_tree import RADICES, Mechanism, best, tree, used
 from pyramidion.counts.arena import Arena
 from pyramidion.privacy.budget import budget_of
+from pyramidion.storage.table_sets import SetId
 from pyramidion.store.audit.life import _opens
 from pyramidion.store.audit.witness import Witness
 from tests.store import inspect
@@ -28,7 +29,6 @@ from tests.store.archive import Archive, watched
 from tests.store.peopling import PEOPLE, of
 from tests.store.stores import (
     DAY,
-    SECOND,
     Stand,
     cells,
     exact,
@@ -55,7 +55,7 @@ def complete(store: Pyramid) -> Arena:
 
 def kept(store: Pyramid, batches: dict[int, list[Any]]) -> list[Any]:
     """The batches that are in sealed windows, by what the catalogue says."""
-    query = "SELECT number FROM windows WHERE state = 'sealed'"
+    query = "SELECT number FROM table_sets WHERE level = 0 AND state = 'sealed'"
     return [b for row in inspect.catalogue(store).all(query) for b in batches.get(row[0], ())]
 
 
@@ -165,8 +165,8 @@ def test_complete_tables_are_the_counts_of_retained_sealed_windows(
         elif move == "reseed":
             store.reseed(why="test")
         else:
-            for node in inspect.parts(store).nodes.all():
-                inspect.parts(store).lifecycle.checkpoint(node)
+            for node in inspect.nodes(store):
+                inspect.checkpoint(store, node)
         found = inspect.served(store)
         expected = kept(store, batches)
         assert (found is None) == (not expected)
@@ -182,14 +182,12 @@ def test_of_a_retired_window_nothing_opens_neither_its_tables_nor_those_of_its_n
 ) -> None:
     store = stand.create(**TREE)
     archive, ask = Archive(stand.path), inspect.catalogue(store).all
-    on_disk = inspect.table_files(store)
     owned: dict[str, set[int]] = {}
     with watched(archive):
         for number in range(11):
             observed(store, rows(6, stand.clock.now, seed=number))
             for row in ask("SELECT * FROM arenas WHERE kind <> 'complete'"):
-                node = row["node"]
-                members = {row["window"]} if node is None else set(on_disk.members(node))
+                members = inspect.table_sets(store).windows_of(SetId(row["level"], row["number"]))
                 owned.setdefault(row["file"], set()).update(members)
             stand.clock.pass_(10 * DAY)
             store.advance()
@@ -233,11 +231,8 @@ def test_every_observation_is_in_one_node_of_each_level_and_each_is_charged(stan
 def test_a_node_less_its_exact_counts_is_the_noise_of_its_birth(stand: Stand) -> None:
     """At birth, after rows have left, after a crash, and sealed: so rule 2 holds for months."""
     store = stand.create(**TREE)
-    micro = int(stand.clock.now) * SECOND
-    lifecycle = inspect.parts(store).lifecycle
-    assert lifecycle.windows.slots is not None
-    lifecycle.open(lifecycle.windows.slots.at(micro), micro)
-    drawn = {n.number: cells(n.arena) for n in inspect.parts(store).nodes.all()}
+    inspect.open_window(store)
+    drawn = {n.number: cells(n.arena) for n in inspect.nodes(store)}
     assert [sorted(found) for found in drawn.values()] == 2 * [["", "a", "a,b", "b"]]
     assert all(found["a"].any() for found in drawn.values())
     batches = []
@@ -247,7 +242,7 @@ def test_a_node_less_its_exact_counts_is_the_noise_of_its_birth(stand: Stand) ->
             row
             for state in ("populating", "sealed")
             for row in inspect.table_files(store).nodes(state)
-            if row["node"] == number
+            if row["number"] == number
         )
         return inspect.table_files(store).of(row)
 
@@ -255,7 +250,7 @@ def test_a_node_less_its_exact_counts_is_the_noise_of_its_birth(stand: Stand) ->
         for step in range(2):
             batches.append(rows(6, stand.clock.now, seed=10 * window + step))
             observed(store, batches[-1])
-            for node in inspect.parts(store).nodes.all():
+            for node in inspect.nodes(store):
                 if node.number in drawn and node.level == 2:
                     assert same(noise(store, node.arena, batches), drawn[node.number])
             stand.clock.pass_(5 * DAY)
@@ -283,10 +278,11 @@ def test_the_noise_of_the_complete_tables_is_the_predicted_one(stand: Stand) -> 
 def test_a_node_stands_for_its_windows_where_it_has_less_noise(stand: Stand) -> None:
     store = stand.create(**TREE, tree_shares=[3, 2, 1])
     lived(stand, store, 4)
-    sealed = {row["node"]: row for row in inspect.table_files(store).nodes("sealed")}
+    rows = inspect.table_files(store).nodes("sealed")
+    sealed = [SetId(row["level"], row["number"]) for row in rows]
     assert len(sealed) == 3
     best_ = inspect.table_files(store).total()[0]
-    without = inspect.table_files(store).total(nodes=dict.fromkeys(sealed))[0]
+    without = inspect.table_files(store).total(sets=dict.fromkeys(sealed))[0]
     assert best_ is not None
     assert without is not None
     assert best_.layout.tables[1].variance < without.layout.tables[1].variance
@@ -409,7 +405,7 @@ def test_a_damaged_node_is_done_without_and_mended_by_forgetting_it(stand: Stand
     batches = lived(stand, store, 2)
     ((row),) = inspect.table_files(store).nodes("sealed")
     (stand.path / "tables" / row["file"]).write_bytes(b"broken")
-    assert [(each.kind, each.node) for each in store.verify()] == [("node", row["node"])]
+    assert [(each.kind, each.node) for each in store.verify()] == [("node", row["number"])]
     store.mend()
     assert store.verify() == []
     assert nodes(store, "sealed") == {}

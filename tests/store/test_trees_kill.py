@@ -15,13 +15,14 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.storage.fault_points import POINTS
+from pyramidion.storage.table_sets import SetId
 from tests.dying import died
 from tests.memory import in_memory
 from tests.store import inspect
 from tests.store.stores import DAY, Stand, cells, observed, rows
 from tests.store.test_trees import EXACT
 
-MOVES = ("append", "commit", "open", "checkpoint", "seal", "node", "step", "retire")
+MOVES = ("append", "commit", "open", "checkpoint", "seal", "charge", "step", "retire")
 ERASES = ("drop", "reseed", "erase", "rewrap")
 KILLS = [point for point in POINTS if point.partition(".")[0] in (*MOVES, *ERASES)]
 ONCE = ("reseed.", "drop.")  # points that the plan below comes to once
@@ -68,10 +69,12 @@ def unlike(store: Pyramid) -> list[str]:
     files, found = inspect.table_files(store), []
     windows = {row["window"]: files.of(row) for row in files.windows()}
     windows |= {number: window.arena for number, window in inspect.windows(store).items()}
-    held = {node.number: node.arena for node in inspect.parts(store).nodes.all()}
-    held |= {row["node"]: files.of(row) for row in files.nodes("sealed")}
-    for number, arena in held.items():
-        members = [windows[n] for n in files.members(number) if n in windows]
+    held = {node.id: node.arena for node in inspect.nodes(store)}
+    held |= {SetId(r["level"], r["number"]): files.of(r) for r in files.nodes("sealed")}
+    for owner, arena in held.items():
+        number = owner.number
+        counted = inspect.table_sets(store).windows_of(owner)
+        members = [windows[n] for n in counted if n in windows]
         for name, counts in cells(arena).items():
             parts = [cells(each)[name] for each in members if name in each.layout.index]
             if not np.array_equal(counts, sum(parts) if parts else 0 * counts):

@@ -140,7 +140,7 @@ def test_a_deed_that_fails_before_its_erasure_is_not_told_also_where_a_window_wa
     def fails(*_: Any) -> None:
         raise StorageError("full")
 
-    monkeypatch.setattr("pyramidion.store.superseding._files", fails)
+    monkeypatch.setattr("pyramidion.store.transitions._left_of_windows", fails)
     with pytest.raises(StorageError, match="full"):
         store.withdraw("a", why="sealed")
     assert store.status().deletions[-1].why == "sealed"

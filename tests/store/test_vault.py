@@ -164,7 +164,7 @@ def test_a_call_from_within_the_stores_threads_is_refused_instead_of_waiting_for
                 verb()
             said.append(refusal)
 
-    inspect.parts(store).arrivals.taken.append(hook)
+    inspect.parts(store).arrivals.taken = hook
     store.observe(rows(2))
     assert len(said) == 2
 

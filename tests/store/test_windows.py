@@ -10,6 +10,7 @@ import pytest
 from pyramidion.errors import ObservationError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.hot import Receipt
+from pyramidion.store import transitions
 from pyramidion.store.schedule import Schedule
 from tests.store import inspect
 from tests.store.inspect import born, populating, sealed, settled
@@ -251,13 +252,13 @@ def test_a_row_that_comes_while_an_empty_window_is_dropped_is_not_lost(
     observed(store, rows(5, now))
     stand.clock.pass_(12 * DAY)
     parts = inspect.parts(store)
-    drop = parts.lifecycle._abandon
+    plan = transitions.plan_abandon
 
-    def slow(window: Any) -> None:
+    def slow(tables: Any) -> Any:
         parts.arrivals.take(rows(3, now + DAY), store.now)  # of the window's own time
-        drop(window)
+        return plan(tables)
 
-    monkeypatch.setattr(parts.lifecycle, "_abandon", slow)
+    monkeypatch.setattr(transitions, "plan_abandon", slow)
     store.advance()
     store = stand.reopen()
     assert sum(count for state, count in states(store).values() if state != "erased") == 8
@@ -374,7 +375,8 @@ def test_a_window_never_goes_back(stand: Stand, monkeypatch: pytest.MonkeyPatch)
     look = Schedule.is_due
 
     def watched(self: Schedule, now: int, **held: bool) -> bool:
-        for number, state in self._store.catalogue.all("SELECT number, state FROM windows"):
+        for row in self._store.sets.windows():
+            number, state = row["number"], row["state"]
             assert order.index(state) >= seen.get(number, 0)
             seen[number] = order.index(state)
         return look(self, now, **held)

@@ -15,7 +15,7 @@ from pyramidion.cli.text import several
 from pyramidion.errors import ObservationError, SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.store.erase_person import Erasure
+    from pyramidion.store.erase_person import PersonErasure
     from pyramidion.store.pyramid import Pyramid
 
 
@@ -104,7 +104,7 @@ def _read(place: str) -> str:
     return lines[0]
 
 
-def _did(done: Erasure) -> str:
+def _did(done: PersonErasure) -> str:
     windows = several(len(done.windows), "populating window")
     return (
         f"no hot row of this person is left; {several(done.steps, 'hot step')} and the tables of "

@@ -8,10 +8,10 @@ it is truncated, so every erasure ends with `truncate_log`. No AUTOINCREMENT:
     about       name, value       schema, settings, the store key's name, counters, by what
                                   open values are known
     keys        wrapped data keys
-    windows     number, state, borders, row total
-    nodes       nodes of a tree of windows: level, place among those of it, state
-    members     which windows' rows a node takes
-    arenas      table files: checkpoint or sealed tables of a window or node, or the complete ones
+    table_sets  windows (level 0) and nodes of a tree over them: state, borders, row total, see
+                `pyramidion.storage.table_sets`
+    members     which windows a table set counts
+    arenas      table files: checkpoint or sealed tables of a table set, or the complete tables
     steps       hot steps, one segment file each
     batches     each batch of hot rows: when they arrived by the store's time, and when they came by
                 the clock; what its rows tell is sealed under its step's key
@@ -48,7 +48,7 @@ from pyramidion.privacy.ledger import Line
 from pyramidion.storage import deletions
 from pyramidion.storage.disk import Health
 
-FORMAT = 10
+FORMAT = 11
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
 
@@ -56,7 +56,7 @@ BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is wait
 
 MODELS = "CREATE TABLE models (name TEXT PRIMARY KEY, recipe TEXT NOT NULL) STRICT;"
 READINGS = """CREATE TABLE readings (
-    window INTEGER NOT NULL REFERENCES windows, purpose TEXT NOT NULL,
+    window INTEGER NOT NULL, purpose TEXT NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, sealed BLOB NOT NULL,
     PRIMARY KEY (window, purpose)) STRICT;"""
 PAST_STEPS = """CREATE TABLE past_steps (
@@ -86,30 +86,30 @@ ARRIVALS = """CREATE TABLE arrivals (
     once BLOB PRIMARY KEY, batch INTEGER NOT NULL REFERENCES batches, place INTEGER NOT NULL)
     STRICT, WITHOUT ROWID;"""
 ARRIVALS_OF_BATCH = "CREATE INDEX arrivals_of_batch ON arrivals (batch);"
-NODES = """CREATE TABLE nodes (
-    number INTEGER PRIMARY KEY, level INTEGER NOT NULL, place INTEGER NOT NULL,
-    state TEXT NOT NULL) STRICT;"""
+TABLE_SETS = """CREATE TABLE table_sets (
+    level INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL, slot INTEGER NOT NULL,
+    start INTEGER, stop INTEGER, rows INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (level, number)) STRICT, WITHOUT ROWID;"""
 MEMBERS = """CREATE TABLE members (
-    node INTEGER NOT NULL REFERENCES nodes, window INTEGER NOT NULL REFERENCES windows,
-    PRIMARY KEY (node, window)) STRICT, WITHOUT ROWID;"""
+    level INTEGER NOT NULL, number INTEGER NOT NULL, window INTEGER NOT NULL,
+    PRIMARY KEY (level, number, window),
+    FOREIGN KEY (level, number) REFERENCES table_sets) STRICT, WITHOUT ROWID;"""
 MEMBERS_OF_WINDOW = "CREATE INDEX members_of_window ON members (window);"
+ARENAS = """CREATE TABLE arenas (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, level INTEGER, number INTEGER,
+    key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
+    current INTEGER NOT NULL, tables TEXT NOT NULL,
+    FOREIGN KEY (level, number) REFERENCES table_sets) STRICT;"""
 SHARED = """CREATE TABLE shared (
     name TEXT PRIMARY KEY, key INTEGER REFERENCES keys, file TEXT NOT NULL, layout TEXT NOT NULL,
     chunks INTEGER NOT NULL) STRICT;"""
 TABLES = f"""
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE keys (id INTEGER PRIMARY KEY, purpose TEXT NOT NULL, wrapped BLOB NOT NULL) STRICT;
-CREATE TABLE windows (
-    number INTEGER PRIMARY KEY, state TEXT NOT NULL, slot INTEGER NOT NULL, start INTEGER,
-    stop INTEGER,
-    rows INTEGER NOT NULL DEFAULT 0) STRICT;
-{NODES}
+{TABLE_SETS}
 {MEMBERS}
 {MEMBERS_OF_WINDOW}
-CREATE TABLE arenas (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, window INTEGER REFERENCES windows,
-    key INTEGER NOT NULL REFERENCES keys, file TEXT NOT NULL, after INTEGER NOT NULL,
-    current INTEGER NOT NULL, tables TEXT NOT NULL, node INTEGER REFERENCES nodes) STRICT;
+{ARENAS}
 CREATE TABLE steps (
     number INTEGER PRIMARY KEY, slot INTEGER NOT NULL, start INTEGER NOT NULL,
     key INTEGER NOT NULL REFERENCES keys, once INTEGER NOT NULL REFERENCES keys,
@@ -147,6 +147,39 @@ _KEYS_APART = (
 )
 """Idempotency keys in a table of their own: a batch may have come in several arrivals."""
 
+_FORMER_NODES = """CREATE TABLE nodes (
+    number INTEGER PRIMARY KEY, level INTEGER NOT NULL, place INTEGER NOT NULL,
+    state TEXT NOT NULL) STRICT;"""
+_FORMER_MEMBERS = """CREATE TABLE members (
+    node INTEGER NOT NULL REFERENCES nodes, window INTEGER NOT NULL REFERENCES windows,
+    PRIMARY KEY (node, window)) STRICT, WITHOUT ROWID;"""
+_ONE_TABLE = (
+    TABLE_SETS,
+    "INSERT INTO table_sets SELECT 0, number, state, slot, start, stop, rows FROM windows",
+    "INSERT INTO table_sets SELECT level, number, state, place, NULL, NULL, 0 FROM nodes",
+    "DROP INDEX members_of_window",
+    "ALTER TABLE members RENAME TO former_members",
+    MEMBERS,
+    MEMBERS_OF_WINDOW,
+    "INSERT INTO members SELECT 0, number, number FROM windows",
+    "INSERT INTO members SELECT level, number, window FROM former_members "
+    "JOIN nodes ON number = node",
+    "DROP TABLE former_members",
+    "ALTER TABLE arenas RENAME TO former_arenas",
+    ARENAS,
+    "INSERT INTO arenas SELECT id, kind, CASE WHEN window IS NULL THEN level ELSE 0 END, "
+    "coalesce(window, node), key, file, after, current, tables "
+    "FROM former_arenas LEFT JOIN nodes ON number = node",
+    "DROP TABLE former_arenas",
+    "ALTER TABLE readings RENAME TO former_readings",
+    READINGS,
+    "INSERT INTO readings SELECT window, purpose, key, sealed FROM former_readings",
+    "DROP TABLE former_readings",
+    "DROP TABLE nodes",
+    "DROP TABLE windows",
+)
+"""Windows and nodes in one table."""
+
 Migration = Callable[[sqlite3.Connection], object]
 MIGRATIONS: dict[int, Migration] = {
     1: lambda db: db.execute(MODELS),
@@ -157,7 +190,7 @@ MIGRATIONS: dict[int, Migration] = {
     3: lambda db: (db.execute(PAST_STEPS), db.execute(VAULT_FILES), db.execute(UNCOUNTED)),
     4: lambda db: [db.execute(step) for step in _KEYS_APART],
     5: lambda db: (
-        *(db.execute(each) for each in (NODES, MEMBERS, MEMBERS_OF_WINDOW)),
+        *(db.execute(each) for each in (_FORMER_NODES, _FORMER_MEMBERS, MEMBERS_OF_WINDOW)),
         db.execute("ALTER TABLE arenas ADD COLUMN node INTEGER REFERENCES nodes"),
     ),
     6: lambda db: db.execute(SHARED),
@@ -168,6 +201,7 @@ MIGRATIONS: dict[int, Migration] = {
     ),
     8: lambda db: db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (KEYED, BY_TYPE)),
     9: deletions.give_types,
+    10: lambda db: [db.execute(step) for step in _ONE_TABLE],
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
@@ -347,6 +381,17 @@ class Catalogue:
         for name, value in facts.items():
             self.run("INSERT OR REPLACE INTO about VALUES (?, ?)", name, str(value))
 
+    # --- imports ---------------------------------------------------------------------
+
+    def imported(self, name: bytes) -> int | None:
+        """How many rows of an import were taken, by a keyed hash of its name."""
+        rows = self.one("SELECT rows FROM imports WHERE input = ?", name)
+        return None if rows is None else int(rows)
+
+    def note_import(self, name: bytes, rows: int) -> None:
+        """Note how many rows of an import were taken."""
+        self.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", name, rows)
+
     # --- the ledger's book -----------------------------------------------------------
 
     def lines(self, window: int | None = None) -> list[Line]:
@@ -361,6 +406,12 @@ class Catalogue:
             Line(number, kind, purpose, amounts[amount], at, why)
             for number, kind, purpose, amount, at, why in rows
         ]
+
+    def first_line(self, kind: str, purpose: str) -> tuple[int, Fraction]:
+        """Window and amount of the first line of the ledger for a purpose."""
+        query = "SELECT window, amount FROM ledger WHERE kind = ? AND purpose = ? ORDER BY id"
+        window, amount = self.all(query, kind, purpose)[0]
+        return int(window), Fraction(amount)
 
     def write(self, lines: Sequence[Line]) -> None:
         """Add lines to the ledger, durable on return; all or none."""

@@ -141,7 +141,7 @@ class DataKeys:
         reach("erase.added")
         self._replace(fresh, change)
 
-    def renew(self, change: Callable[[], None]) -> None:
+    def renew(self, change: Callable[[], object]) -> None:
         """Renew the store key in the transaction of a change: no older copy opens after it.
 
         No data key is dropped, so nothing is erased and no deletion is recorded. Raises before
@@ -163,7 +163,7 @@ class DataKeys:
         self.must_be_held()
         return StoreKey.new(self.holder, self._store)
 
-    def _replace(self, fresh: StoreKey, change: Callable[[], None]) -> None:
+    def _replace(self, fresh: StoreKey, change: Callable[[], object]) -> None:
         """Change the catalogue, and wrap all keys by a new store key, in one transaction."""
         with self._catalogue.lock:  # nobody wraps a key until the new store key is in use
             with self._catalogue.transaction():

@@ -96,14 +96,15 @@ def expired(steps: Iterable[int], windows: Iterable[int], nodes: Iterable[int]) 
     return Deleted("expired", ", ".join(words), steps, windows, nodes)
 
 
-def sealed_window(number: int) -> Deleted:
-    """Populating states of a window."""
+def sealed_set(level: int, number: int) -> Deleted:
+    """Populating states of a table set: of a window (level 0), or of a node.
+
+    >>> sealed_set(0, 3).what
+    'populating states of window 3'
+    """
+    if level:
+        return Deleted("sealed", f"populating states of node {number}", nodes=(number,))
     return Deleted("sealed", f"populating states of window {number}", windows=(number,))
-
-
-def sealed_node(number: int) -> Deleted:
-    """Populating states of a node."""
-    return Deleted("sealed", f"populating states of node {number}", nodes=(number,))
 
 
 def ended(full: Iterable[int], empty: Iterable[int], nodes: Iterable[int]) -> Deleted:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TypeVar
@@ -24,7 +24,6 @@ from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.storage.audit_chain import Entry, Fact, refuse_unusable
 from pyramidion.storage.audit_log import AuditLog
 from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.deletions import Kind
 from pyramidion.storage.fault_points import reach
 
 T = TypeVar("T")
@@ -32,13 +31,6 @@ T = TypeVar("T")
 UNTOLD = "untold"
 """The fact in the catalogue that holds the notes."""
 MOST_WHY = 1_000  # letters of a reason that the audit log keeps
-ERASURES: dict[str, Kind] = {
-    "tables.withdrawn": "withdrawn",
-    "tables.rebuilt": "rebuilt",
-    "person.erased": "person",
-    "store.reseeded": "ended",
-}
-"""Which erasure does what an entry tells. A verb may seal windows first: that is not it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +48,23 @@ class Note:
         return same and entry.at >= self.at
 
 
+class Pending:
+    """An entry that is stored with the change it tells of, as an edit of that change."""
+
+    def __init__(self, outbox: Untold, note: Note) -> None:
+        self._outbox, self._note = outbox, note
+        self.stored = False
+
+    def write(self, at: int) -> Collection[int]:  # noqa: ARG002
+        """Store it; within the transaction of the change."""
+        self._outbox.keep(self._note)
+        self.stored = True
+        return ()
+
+    def remember(self) -> None:
+        """It is read from the catalogue."""
+
+
 class Untold:
     """The notes of one store, and its log."""
 
@@ -65,44 +74,36 @@ class Untold:
         self._known = 0
         with suppress(FormatError, StorageError):
             self._known = log.length
-        self._deed: Note | None = None
 
     # --- what is done -----------------------------------------------------------------------
 
-    def do(self, kind: str, at: int, facts: dict[str, Fact], verb: Callable[[], T]) -> T:
-        """Do a verb that ends in an erasure, which notes it; then the log tells it, or raises.
+    def do(self, kind: str, at: int, facts: dict[str, Fact], verb: Callable[[Pending], T]) -> T:
+        """Run a verb that commits its entry with what it does; then append the entry, or raise.
 
-        What breaks off after its erasure was done all the same, and is told.
+        The verb is given the pending entry. If it does not commit it, nothing was erased, and the
+        entry is stored afterwards. A verb that fails after its commit has happened all the same:
+        its entry is appended.
         """
-        told = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in facts.items()}
-        refuse_unusable(kind, at, told)
-        self._deed = Note(kind, at, told, self._known)
+        short = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in facts.items()}
+        refuse_unusable(kind, at, short)
+        entry = Pending(self, Note(kind, at, short, self._known))
         try:
-            done = verb()
+            done = verb(entry)
         except BaseException:
-            self._deed = None
             self.make_up()
             raise
-        self._note_deed()  # where nothing was erased
+        if not entry.stored:
+            entry.write(at)
         reach("log.noted")
         self.tell()
         return done
 
-    def erased(self, kind: Kind) -> None:
-        """An erasure is being done: the one of a verb, or another; within its transaction."""
-        if self._deed is not None and ERASURES.get(self._deed.kind) == kind:
-            self._note_deed()
-
-    def _note_deed(self) -> None:
-        note, self._deed = self._deed, None
-        if note is not None:
-            self._keep(note)
-
     def note(self, kind: str, at: int, **facts: Fact) -> None:
         """Note an entry; within the transaction that does what it tells."""
-        self._keep(Note(kind, at, facts, self._known))
+        self.keep(Note(kind, at, facts, self._known))
 
-    def _keep(self, note: Note) -> None:
+    def keep(self, note: Note) -> None:
+        """Store a note; within the transaction that does what it tells."""
         with self._catalogue.transaction():
             self._write([*self.notes(), note])
 

@@ -106,13 +106,15 @@ class Readings:
         """Know a reading that is durable."""
         self._kept[reading.window, reading.purpose] = reading
 
-    def keys(self, windows: Collection[int], *purposes: Purpose) -> list[int]:
+    def keys(self, windows: Collection[int], *only: Purpose) -> list[int]:
         """The keys of what was read from windows, for all purposes or some."""
+        purposes = only or PURPOSES
         kept = self._kept.values()
         return [r.key.id for r in kept if r.window in windows and r.purpose in purposes]
 
-    def forget(self, windows: Collection[int], *purposes: Purpose) -> None:
+    def forget(self, windows: Collection[int], *only: Purpose) -> None:
         """Drop what was read from windows; within the transaction of the erasure of its keys."""
+        purposes = only or PURPOSES
         for window in windows:
             for purpose in purposes:
                 self._catalogue.run(
@@ -138,8 +140,9 @@ class Readings:
             if new is not None:
                 self.learned(new)
 
-    def forgotten(self, windows: Collection[int], *purposes: Purpose) -> None:
+    def forgotten(self, windows: Collection[int], *only: Purpose) -> None:
         """After the transaction."""
+        purposes = only or PURPOSES
         self._kept = {
             at: kept
             for at, kept in self._kept.items()

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.table_sets import TableSets
 
 FACT, NONE = "spells", "[]"
 """What a new store knows; one that has no such fact was made before spells were kept."""
@@ -99,7 +100,7 @@ def end_replays(catalogue: Catalogue, now: int) -> None:
     if not any(map(_goes_on, known)):
         return
     step = int(catalogue.about("next_step", "1"))
-    window = int(catalogue.one("SELECT coalesce(max(number), 0) + 1 FROM windows"))
+    window = TableSets(catalogue).next_window()
     _write(
         catalogue,
         [

@@ -11,10 +11,11 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal, NamedTuple, Self
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.cover import Piece, cover
@@ -24,6 +25,38 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import read, remove, write_durably
+from pyramidion.storage.table_sets import SetId, TableSets
+
+Kind = Literal["checkpoint", "sealed", "complete"]
+
+
+class TableFile(NamedTuple):
+    """What a file of tables is for; there is at most one current file of each.
+
+    A populating table set has a ``checkpoint``, a sealed one its ``sealed`` tables; the
+    ``complete`` tables, which are the sum of all sealed ones, belong to no table set.
+    """
+
+    kind: Kind
+    owner: SetId | None
+
+
+COMPLETE = TableFile("complete", None)
+
+
+def checkpoint(owner: SetId) -> TableFile:
+    """The file of the populating tables of a table set."""
+    return TableFile("checkpoint", owner)
+
+
+def sealed_tables(owner: SetId) -> TableFile:
+    """The file of the sealed tables of a table set."""
+    return TableFile("sealed", owner)
+
+
+def owner_of(row: sqlite3.Row) -> SetId | None:
+    """The table set that a row of the catalogue belongs to."""
+    return None if row["number"] is None else SetId(row["level"], row["number"])
 
 
 class TableFiles:
@@ -39,75 +72,90 @@ class TableFiles:
         noted: bool = False,
     ) -> None:
         self._catalogue = catalogue
+        self._sets = TableSets(catalogue)
         self._keys = keys
         self.folder = folder
         self._secret = secret
         self._noted = noted
         """Whether the noise of tables stands in the catalogue beside their names."""
 
-    def write(
-        self, arena: Arena, kind: str, window: int | None = None, node: int | None = None
-    ) -> NewFile:
+    def write(self, arena: Arena, role: TableFile) -> NewFile:
         """Write tables to a new file, durable on return; the catalogue does not know it yet."""
-        key, name = DataKey.new(kind), f"{os.urandom(12).hex()}.tables"
+        key, name = DataKey.new(role.kind), f"{os.urandom(12).hex()}.tables"
         parts = arena.to_parts() if arena.sealed else arena.checkpoint()
         write_durably(self.folder / name, sealed(key.key, parts, name.encode()))
         tables = arena.layout.tables
-        told = {table.name: table.variance for table in tables} if self._noted else None
-        names = list(arena.layout.index) if told is None else told
-        return NewFile(self, kind, window, node, key, name, names)
+        noise = {table.name: table.variance for table in tables} if self._noted else None
+        names = list(arena.layout.index) if noise is None else noise
+        return NewFile(self, role, key, name, names)
 
     def add(self, file: NewFile, after: int) -> None:
         """Make a file and its key known; within a transaction."""
         self._keys.add(file.key)
+        level, number = file.role.owner or (None, None)
         self._catalogue.run(
-            "INSERT INTO arenas (kind, window, key, file, after, current, tables, node) "
-            "VALUES (?, ?, ?, ?, ?, 1, ?, ?)",
-            file.kind,
-            file.window,
-            file.key.id,
-            file.name,
-            after,
+            "INSERT INTO arenas (kind, level, number, key, file, after, current, tables) "
+            "VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
+            *(file.role.kind, level, number, file.key.id, file.name, after),
             json.dumps(file.tables),
-            file.node,
         )
 
-    def supersede(self, kind: str, window: int | None = None, node: int | None = None) -> None:
-        """What is current of a kind is not any more; within a transaction."""
+    def supersede(self, role: TableFile) -> None:
+        """The current file of a role is no longer current; within a transaction."""
+        level, number = role.owner or (None, None)
         self._catalogue.run(
-            "UPDATE arenas SET current = 0 WHERE kind = ? AND window IS ? AND node IS ?",
-            kind,
-            window,
-            node,
+            "UPDATE arenas SET current = 0 WHERE kind = ? AND level IS ? AND number IS ?",
+            *(role.kind, level, number),
         )
 
-    def current(self, *kinds: str) -> list[sqlite3.Row]:
-        """The current files of windows of some kinds, as the catalogue has them."""
+    def supersede_all(self, owner: SetId) -> None:
+        """No file of a table set is current any longer; within a transaction."""
+        self._catalogue.run("UPDATE arenas SET current = 0 WHERE level = ? AND number = ?", *owner)
+
+    def forget_superseded(self) -> list[int]:
+        """Drop all files that are not current; their keys, which must die. In a transaction."""
+        rows = self._catalogue.all("SELECT key FROM arenas WHERE current = 0")
+        self._catalogue.run("DELETE FROM arenas WHERE current = 0")
+        return [row["key"] for row in rows]
+
+    def current_names(self) -> set[str]:
+        """The names of all current files."""
+        rows = self._catalogue.all("SELECT file FROM arenas WHERE current = 1")
+        return {row["file"] for row in rows}
+
+    def complete_file(self) -> str | None:
+        """The name of the file of the complete tables; None if there are none."""
+        rows = self.current("complete")
+        return str(rows[-1]["file"]) if rows else None
+
+    def current(self, *kinds: Kind) -> list[sqlite3.Row]:
+        """The current files of windows of some kinds, and of the complete tables."""
         rows = self._catalogue.all(
-            "SELECT * FROM arenas WHERE current = 1 AND node IS NULL ORDER BY id"
+            "SELECT * FROM arenas WHERE current = 1 AND (level = 0 OR level IS NULL) ORDER BY id"
         )
         return [row for row in rows if row["kind"] in kinds]
 
-    def nodes(self, state: str) -> list[sqlite3.Row]:
-        """The files of nodes in a state, with their levels and places, small nodes first."""
+    def checkpoints(self) -> list[sqlite3.Row]:
+        """The files of all populating table sets: windows first, then nodes from small to large."""
         return self._catalogue.all(
-            "SELECT arenas.*, level, place FROM arenas JOIN nodes ON number = node "
-            "WHERE current = 1 AND state = ? ORDER BY level, number",
-            state,
+            "SELECT arenas.* FROM arenas JOIN table_sets USING (level, number) "
+            "WHERE current = 1 AND state = 'populating' ORDER BY level, number"
         )
 
-    def members(self, node: int) -> dict[int, int]:
-        """The windows whose rows a node takes, and how many rows each took."""
-        rows = self._catalogue.all(
-            "SELECT number, rows FROM members JOIN windows ON number = window WHERE node = ?", node
+    def nodes(self, state: str) -> list[sqlite3.Row]:
+        """The files of nodes in a state, from small to large."""
+        return self._catalogue.all(
+            "SELECT arenas.* FROM arenas JOIN table_sets USING (level, number) "
+            "WHERE current = 1 AND state = ? AND level > 0 ORDER BY level, number",
+            state,
         )
-        return {row["number"]: row["rows"] for row in rows}
 
     def windows(self) -> list[sqlite3.Row]:
         """The files of sealed windows, each with the rows it took; a retired one has left."""
         return self._catalogue.all(
-            "SELECT arenas.*, windows.rows FROM arenas JOIN windows ON number = window "
-            "WHERE kind = 'sealed' AND current = 1 AND state = 'sealed' ORDER BY id"
+            "SELECT arenas.*, arenas.number AS window, table_sets.rows "
+            "FROM arenas JOIN table_sets USING (level, number) "
+            "WHERE kind = 'sealed' AND current = 1 AND state = 'sealed' AND level = 0 ORDER BY id"
         )
 
     def read(self, name: str, key: bytes, *, like: Layout | None = None) -> Arena:
@@ -122,7 +170,10 @@ class TableFiles:
 
     def sealed(self, number: int, *, like: Layout | None = None) -> Arena:
         """The tables of a sealed window; ``like`` those of another one, where that was read."""
-        query = "SELECT * FROM arenas WHERE current = 1 AND kind = 'sealed' AND window = ?"
+        query = (
+            "SELECT * FROM arenas WHERE current = 1 AND kind = 'sealed' "
+            "AND level = 0 AND number = ?"
+        )
         (row,) = self._catalogue.all(query, number)
         return self.read(row["file"], self._keys.get(row["key"]), like=like)
 
@@ -133,7 +184,7 @@ class TableFiles:
     def variances(self, row: sqlite3.Row) -> Mapping[str, float]:
         """The noise of the tables in a file, where it was noted."""
         if not row["tables"]:  # written by a version that did not note them: all were paid for
-            lines = self._catalogue.lines(row["window"])
+            lines = self._catalogue.lines(row["number"])
             return {line.purpose: 0.0 for line in lines if line.kind == "table"}
         return _noted(row["tables"])
 
@@ -146,12 +197,9 @@ class TableFiles:
         return found
 
     def checked(self, row: sqlite3.Row) -> Arena:
-        """The tables in the file of a sealed window or node, of as many rows as it took."""
+        """The tables in the file of a sealed table set, of as many rows as it took."""
         arena = self.of(row)
-        if row["node"] is not None:
-            taken = sum(self.members(row["node"]).values())
-        else:
-            taken = self._catalogue.one("SELECT rows FROM windows WHERE number = ?", row["window"])
+        taken = sum(self._sets.windows_of(SetId(row["level"], row["number"])).values())
         if not arena.sealed or arena.rows != taken:
             path = self.folder / row["file"]
             raise FormatError(f"{path} has not the rows of its window; restore it from a backup")
@@ -161,27 +209,30 @@ class TableFiles:
         self,
         *,
         but: Collection[int] = (),
-        windows: Mapping[int, Arena] | None = None,
-        nodes: Mapping[int, Arena | None] | None = None,
+        sets: Mapping[SetId, Arena | None] | None = None,
     ) -> tuple[Arena | None, frozenset[int]]:
         """The sum of the sealed windows, and the numbers of those that cannot be read.
 
-        Nodes stand for their windows where that leaves less noise. Some windows may be left out;
-        some tables may be given that the catalogue does not know yet, in place of those that it
-        knows (None: there are none any more). Sums of what is private already cost nothing.
+        Nodes stand for their windows where that leaves less noise. Windows in ``but`` are left
+        out. ``sets`` has tables that the catalogue does not know yet, in place of those that it
+        knows (None: the table set has none any longer). A sum of private tables costs nothing.
         """
-        held = {row["window"]: row for row in self.windows() if row["window"] not in but}
-        above = {row["node"]: row for row in self.nodes("sealed")} | dict(nodes or {})
-        members: dict[int, set[int]] = {node: set() for node in above}
-        for row in self._catalogue.all("SELECT node, window FROM members") if above else ():
-            if row["node"] in members:
-                members[row["node"]].add(row["window"])
+        more = dict(sets or {})
+        held: dict[int, Source] = {
+            row["window"]: row for row in self.windows() if row["window"] not in but
+        }
+        held |= {owner.number: a for owner, a in more.items() if not owner.level and a is not None}
+        above: dict[SetId, Source | None] = {
+            SetId(row["level"], row["number"]): row for row in self.nodes("sealed")
+        }
+        above |= {owner: arena for owner, arena in more.items() if owner.level}
+        members = self._sets.members() if above else {}
         standing = {
             node: found
             for node, found in above.items()
             if found is not None and not members[node].intersection(but)
         }
-        return _Sum(self, held | dict(windows or {}), standing, members).total()
+        return _Sum(self, held, standing, members).total()
 
     def forget(self, name: str) -> None:
         """Remove a file that did not get into the catalogue.
@@ -200,20 +251,17 @@ class NewFile:
     def __init__(
         self,
         of: TableFiles,
-        kind: str,
-        window: int | None,
-        node: int | None,
+        role: TableFile,
         key: DataKey,
         name: str,
         tables: dict[str, float] | list[str],
     ) -> None:
         self._of = of
-        self.kind, self.window, self.key, self.name = kind, window, key, name
-        self.node = node
+        self.role, self.key, self.name = role, key, name
         self.tables = tables
 
-    def __enter__(self) -> Callable[..., None]:
-        return self.add
+    def __enter__(self) -> Self:
+        return self
 
     def add(self, *, after: int = 0) -> None:
         """Make it known; within a transaction."""
@@ -240,8 +288,8 @@ class _Sum:
         self,
         of: TableFiles,
         windows: Mapping[int, Source],
-        nodes: Mapping[int, Source],
-        members: Mapping[int, Collection[int]],
+        nodes: Mapping[SetId, Source],
+        members: Mapping[SetId, Collection[int]],
     ) -> None:
         self._of = of
         self._windows = dict(windows)
@@ -294,7 +342,7 @@ class _Sum:
             del self._nodes[node]
 
     def _summed(
-        self, windows: Mapping[int, Collection[str]], nodes: Mapping[int, Collection[str]]
+        self, windows: Mapping[int, Collection[str]], nodes: Mapping[SetId, Collection[str]]
     ) -> Arena | None:
         """The sum of these tables; None where one cannot be read, which is remembered."""
         total: Arena | None = None

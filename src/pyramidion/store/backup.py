@@ -74,9 +74,7 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
             home.catalogue.copy_to(fresh)
             segments = {step.file: step.length for step in lifecycle.hot.steps}
             backlog = _backlog(home)
-        arenas = {
-            row["file"] for row in home.catalogue.all("SELECT file FROM arenas WHERE current = 1")
-        }
+        arenas = lifecycle.tables.current_names()
         copied = sum(_copy_file(home.path / TABLES, path / TABLES, name) for name in arenas)
         for name, length in segments.items():
             copied += _copy_file(home.path / HOT, path / HOT, name, length)

@@ -32,7 +32,11 @@ from pyramidion.errors import PrivacyError, StateError
 from pyramidion.privacy.birth import Birth
 from pyramidion.rows.observations import Door
 from pyramidion.storage.fault_points import reach
+from pyramidion.storage.table_files import sealed_tables
+from pyramidion.storage.table_sets import NewSet, window_id
+from pyramidion.store.change import Also, Change, Edit, apply
 from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.transitions import complete_file, summed
 
 CHANGED = (
     "the store's tables changed while a history was counted elsewhere; count it again under the "
@@ -138,11 +142,7 @@ class Bulk:
             )
 
     def _refuse_there(self, slot: int) -> None:
-        query = (
-            "SELECT number FROM windows WHERE slot = ? AND state IN "
-            "('populating', 'sealed', 'retired')"
-        )
-        number = self._store.catalogue.one(query, slot)
+        number = self._store.sets.in_slot(slot)
         if number is not None:
             raise StateError(
                 f"the store has a window from {self._told(slot)} already, window {number}, and "
@@ -160,8 +160,7 @@ class Bulk:
         """Whether a window was counted under this key; raises where it had other rows then."""
         if self._key is None:
             return False
-        query = "SELECT rows FROM imports WHERE input = ?"
-        before = self._store.catalogue.one(query, self._name(slot))
+        before = self._store.catalogue.imported(self._name(slot))
         if before is not None and before != rows:
             raise StateError(
                 f"the window from {self._told(slot)} was counted under this key with {before} "
@@ -183,47 +182,41 @@ class Bulk:
             store.settle()
             if not self.wanted({slot: counts.rows}):
                 raise StateError(f"the window from {self._told(slot)} was counted meanwhile")
-            number = store.next_window()
+            number = store.sets.next_window()
             birth = self._birth(number)
             if store.door is not self.door:  # other bins, or a group that came or went
                 raise StateError(CHANGED)
-            store.charge_release(lambda: self._charge(number, slot, birth, now))
+            apply(store, self._plan_charge(number, slot, birth, now), now)
             reach("bulk.charged")
             arena = birth.arena()
             arena.join(counts)
             arena.seal()
-            self._commit(number, slot, arena)
+            apply(store, self._plan_take(number, slot, arena, now), now)
         start, stop = self.slots.start(slot), self.slots.stop(slot)
         return BulkWindow(number, start, stop, arena.rows)
 
-    def _charge(self, number: int, slot: int, birth: Birth, now: int) -> None:
-        """Within a transaction."""
-        store = self._store
-        store.catalogue.run(
-            "INSERT INTO windows (number, state, slot, start, stop) VALUES (?, 'opening', ?, ?, ?)",
-            *(number, slot, self.slots.start(slot), self.slots.stop(slot)),
+    def _plan_charge(self, number: int, slot: int, birth: Birth, now: int) -> Change:
+        """Plan the charge; it ends all older copies of the store."""
+        window = NewSet(
+            window_id(number), slot, self.slots.start(slot), self.slots.stop(slot), (number,)
         )
-        store.ledger.open(number, birth.shares, birth.reserves, now, {})
 
-    def _commit(self, number: int, slot: int, arena: Arena) -> None:
-        store = self._store
-        complete, lacking = store.summed(windows={number: arena})
-        with (
-            store.tables.write(arena, "sealed", number) as add_sealed,
-            store.written(complete) as add_complete,
-        ):
-            reach("bulk.written")
-            with store.catalogue.transaction():
-                store.tables.supersede("complete")
-                add_sealed()
-                add_complete()
-                store.catalogue.run(
-                    "UPDATE windows SET state = 'sealed', rows = ? WHERE number = ?",
-                    *(arena.rows, number),
-                )
-                if self._key is not None:
-                    store.catalogue.run(
-                        "INSERT INTO imports VALUES (?, ?)", self._name(slot), arena.rows
-                    )
-        reach("bulk.after")
-        store.joined(complete, lacking)
+        def charge() -> None:
+            self._store.ledger.open(number, birth.shares, birth.reserves, now, {})
+
+        return Change("charge", begin=[window], edits=[Also(charge)], renew=True)
+
+    def _plan_take(self, number: int, slot: int, arena: Arena, now: int) -> Change:
+        """Plan to make a window known that is sealed at birth."""
+        store, owner = self._store, window_id(number)
+        served = summed(store, {owner: arena})
+        edits: list[Edit] = [Also(lambda: store.sets.add_rows(number, arena.rows, now))]
+        if self._key is not None:
+            edits.append(Also(lambda: store.catalogue.note_import(self._name(slot), arena.rows)))
+        return Change(
+            "bulk",
+            write={sealed_tables(owner): arena, **complete_file(served)},
+            states={owner: "sealed"},
+            edits=edits,
+            served=served,
+        )

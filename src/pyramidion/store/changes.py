@@ -10,9 +10,9 @@ from pyramidion.storage import records
 from pyramidion.storage.audit_log import AuditLog
 from pyramidion.storage.deletions import RESTORED, withdrawn
 from pyramidion.storage.versions import leap
+from pyramidion.store.change import Also, Change, Edit, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.node_ends import close_nodes
-from pyramidion.store.superseding import drop, settle
+from pyramidion.store.transitions import Rewrite, drop_tables, seal, settle
 from pyramidion.vault.owing import forgo
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
@@ -27,11 +27,12 @@ def add_group(store: Lifecycle, group: Iterable[str]) -> None:
             store.learn(schema)
 
 
-def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
+def withdraw(store: Lifecycle, name: str, why: str, now: int, entry: Edit) -> None:
     """Erase a feature (its column in hot rows too) or a group: its tables in every window.
 
     Its share of the budget returns with the next window that is opened. The record does not name
-    a group that was chosen, nor does the ledger from then on: its name is known from rows.
+    a group that was chosen, nor does the ledger from then on: its name is known from rows. The
+    ``entry`` for the audit log is committed with the erasure.
     """
     with store.moves, store.arrivals:
         settle(store, now)
@@ -45,7 +46,6 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
 
         def before() -> None:
             store.pins.note(schema=schema.to_toml())
-            store.hot.replace(rows)
             store.readings.replace(read)
             if unnamed:
                 store.catalogue.unname_tables(lambda table: bare(table) in unnamed)
@@ -53,19 +53,19 @@ def withdraw(store: Lifecycle, name: str, why: str, now: int) -> None:
         def after() -> None:
             store.readings.replaced(read)
             store.learn(schema)
-            if feature:
-                store.hot.replaced(rows)
 
-        drop(
+        drop_tables(
             store,
             lambda table: bare(table) in kept,
             withdrawn(name, chosen=name in chosen),
             why,
             now,
-            told=f"{'a chosen group' if name in chosen else repr(name)} was withdrawn",
-            keys=[step.key.id for step, _ in rows] + [old.key.id for old, _ in read],
-            before=before,
-            after=after,
+            expires=f"{'a chosen group' if name in chosen else repr(name)} was withdrawn",
+            edits=[
+                Also(before, after, [old.key.id for old, _ in read]),
+                Rewrite(store.hot, rows),
+                entry,
+            ],
         )
 
 
@@ -86,12 +86,12 @@ def take_over(store: Lifecycle, now: int) -> None:
             leap(store.catalogue)
 
         if store.catalogue.about("copy", "") == "backup":
-            store.erase(RESTORED, "restored from a backup", now, before=before)
+            erase = Erasure(RESTORED, "restored from a backup")
+            apply(store, Change("restore", edits=[Also(before)], erase=erase), now)
         windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
         store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
-        for window in store.windows.all():
-            store.close_window(window, now)
-        close_nodes(store, now, every=True)
+        for tables in store.open_sets.all():
+            seal(store, tables, now)
         store.catalogue.note(copy="")
 
 

@@ -30,8 +30,7 @@ from pyramidion.storage.hot import Appended, Fresh, Parts, Receipt
 from pyramidion.store.batching import Bundle, Member
 from pyramidion.store.contributions import Counts
 from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.nodes import Node, Nodes
-from pyramidion.store.windows import Part, Window
+from pyramidion.store.windows import OpenSets, Part, TableSet
 
 Answers = dict[int, Receipt | PyramidionError]
 """What became of arrivals, by their place among those that came together."""
@@ -48,9 +47,8 @@ class Taken:
     """Its rows in the order of their windows, as they lie in the hot window and the vault."""
     appended: Appended
     counts: Counts | None = None
-    counted: list[tuple[Part, Observations]] = field(default_factory=list)
-    above: list[tuple[Node, Observations, set[str]]] = field(default_factory=list)
-    """The nodes that it was counted in, and in which of their tables."""
+    counted: list[tuple[TableSet, Observations, set[str]]] = field(default_factory=list)
+    """The table sets that it was counted in, and in which of their tables."""
 
     @property
     def windows(self) -> Parts:
@@ -135,7 +133,7 @@ class Commit:
 
     def _fitting(self, bundle: Bundle, parts: Sequence[Part]) -> list[Member]:
         """The members that are to be taken; the others are answered, or the same as one that is."""
-        room = [_room(part.window, self._lifecycle.nodes) for part in parts]
+        room = [_room(part.window, self._lifecycle.open_sets) for part in parts]
         fitting: list[Member] = []
         for member, needs in zip(bundle.members, _needs(bundle, parts), strict=True):
             first = None if member.once is None else self._keys.get(member.once.name)
@@ -159,16 +157,11 @@ class Commit:
         found = found.counting(taken.counts)
         for part in taken.parts:
             rows = found if part.rows is None else found.take(part.rows)
-            rows = rows.under(part.window.encoder)
-            part.window.arena.add(rows, self._threads)
-            taken.counted.append((part, rows))
-            for node in self._lifecycle.nodes.of(part.window.number):
-                shared, again = (
-                    node.shared(part.window.arena.layout.index),
-                    rows.under(node.encoder),
-                )
-                node.arena.add(again, self._threads, shared)
-                taken.above.append((node, again, shared))
+            for tables in self._lifecycle.open_sets.of(part.window.number):
+                coded = rows.under(tables.encoder)
+                shared = tables.shared(part.window.arena.layout.index)
+                tables.arena.add(coded, self._threads, shared)
+                taken.counted.append((tables, coded, shared))
 
     # --- all or nothing ----------------------------------------------------------------
 
@@ -189,13 +182,7 @@ class Commit:
             self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
             stored = hot.acknowledge(fresh, self._now, self._came)
             for window, rows in _summed(fresh).items():
-                catalogue.run(
-                    "UPDATE windows SET rows = rows + ?, start = coalesce(start, ?) "
-                    "WHERE number = ?",
-                    rows,
-                    self._now,
-                    window,
-                )
+                self._lifecycle.sets.add_rows(window, rows, self._now)
             last = self.taken[-1].number
             catalogue.note(next_batch=last + 1, clock=self._now)
             note(last)
@@ -205,11 +192,10 @@ class Commit:
 
     def _settle(self, fresh: Sequence[Fresh]) -> None:
         """It is durable: windows know of it, and everybody is answered."""
-        for part, rows in (each for taken in self.taken for each in taken.counted):
-            part.window.fresh += len(rows)
-            part.window.start = self._now if part.window.start is None else part.window.start
-        for node, rows, _ in (each for taken in self.taken for each in taken.above):
-            node.fresh += len(rows)
+        for tables, rows, _ in (each for taken in self.taken for each in taken.counted):
+            tables.fresh += len(rows)
+            if tables.start is None and not tables.level:
+                tables.start = self._now
         for taken, made in zip(self.taken, fresh, strict=True):
             for member, (_, receipt) in zip(taken.bundle.members, made.receipts, strict=True):
                 self._answers[member.place] = receipt
@@ -220,15 +206,13 @@ class Commit:
         for taken in reversed(self.taken):
             taken.appended.written.exception()
             self._lifecycle.people.take_back(taken.bundle.found, taken.counts)
-            for part, rows in taken.counted:
-                part.window.arena.take_back(rows, self._threads)
-            for node, rows, shared in taken.above:
-                node.arena.take_back(rows, self._threads, shared)
+            for tables, rows, shared in taken.counted:
+                tables.arena.take_back(rows, self._threads, shared)
 
 
-def _room(window: Window, nodes: Nodes) -> int:
-    """How many rows a window takes yet, and the nodes over it."""
-    arenas = [window.arena, *(node.arena for node in nodes.of(window.number))]
+def _room(window: TableSet, sets: OpenSets) -> int:
+    """How many more rows fit into a window and the nodes over it."""
+    arenas = [tables.arena for tables in sets.of(window.number)]
     return min(arena.max_rows - arena.rows for arena in arenas)
 
 

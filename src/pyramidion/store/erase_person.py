@@ -16,7 +16,7 @@ deletion record says neither who nor how many.
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,14 +28,15 @@ from pyramidion.rows.hashing import Keys
 from pyramidion.storage import records
 from pyramidion.storage.deletions import PERSON
 from pyramidion.storage.fault_points import reach
-from pyramidion.store.lifecycle import Lifecycle, owner
-from pyramidion.store.nodes import Node
-from pyramidion.store.superseding import settle
-from pyramidion.store.windows import Window
+from pyramidion.storage.hot import Step
+from pyramidion.storage.table_files import checkpoint
+from pyramidion.store.change import Also, Change, Edit, Erasure, apply
+from pyramidion.store.lifecycle import Lifecycle, call_all
+from pyramidion.store.transitions import Rewrite, settle
 
 
 @dataclass(frozen=True)
-class Erasure:
+class PersonErasure:
     """What `erase_person` did: the same for somebody who was never there."""
 
     steps: int
@@ -44,47 +45,49 @@ class Erasure:
     """Populating windows whose tables were written anew, with all that they counted: all."""
 
 
-def erase_person(store: Lifecycle, person: str | int, why: str, now: int) -> Erasure:
+def erase_person(
+    store: Lifecycle, person: str | int, why: str, now: int, entry: Edit
+) -> PersonErasure:
     """Erase the hot rows of a person, and what was learned from them; a crash leaves all or none.
 
-    Rows that arrive while this runs wait, and are rows like any other.
+    Rows that arrive while this runs wait, and are treated like any others. The ``entry`` for the
+    audit log is committed with the erasure.
     """
     people = _people(store, person)
     _refuse_named(person, why)
-    with store.moves, store.arrivals, ExitStack() as files:
+    with store.moves, store.arrivals:
         settle(store, now)
         store.people.forget(now)
-        made = store.hot.less(lambda table: _theirs(store, table, people))
-        windows, last = store.windows.all(), store.last_batch()
-        held: list[Window | Node] = [*windows, *store.nodes.all()]
-        add = [
-            files.enter_context(store.tables.write(each.arena, "checkpoint", **owner(each)))
-            for each in held
-        ]
-        reach("person.written")
-        keep = people if _counts(store) else people[:0]
-        problem = _parted(store)
+        steps = store.hot.less(lambda table: _theirs(store, table, people))
+        windows = tuple(window.number for window in store.open_sets.windows())
+        problem = call_all([observer.person_leaving for observer in store.observers])
         reach("person.parted")
-
-        def before() -> None:
-            for each, known in zip(held, add, strict=True):
-                store.tables.supersede("checkpoint", **owner(each))
-                known(after=last)
-            store.hot.replace(made)
-            store.uncounted.add(keep, store.people.running)
-
-        def after() -> None:
-            for each in held:
-                each.after = last  # the next checkpoint comes when it would have come
-            store.hot.replaced(made)
-            store.people.fill(keep)
-
-        old = [step.key.id for step, _ in made]
-        store.erase(PERSON, why, now, keys=old, before=before, after=after)
-    reach("person.after")
+        apply(store, plan_person(store, people, steps, why, entry), now)
     if problem is not None:
         raise problem
-    return Erasure(len(made), tuple(window.number for window in windows))
+    return PersonErasure(len(steps), windows)
+
+
+def plan_person(
+    store: Lifecycle, people: Keys, steps: Sequence[tuple[Step, Step]], why: str, entry: Edit
+) -> Change:
+    """Plan to swap all hot steps for those without a person's rows, and to write all populating
+    tables again as they are.
+
+    Callers hold the lock of arrivals until the change is applied.
+    """
+    keep = people if _counts(store) else people[:0]
+    uncounted = Also(
+        lambda: store.uncounted.add(keep, store.people.running), lambda: store.people.fill(keep)
+    )
+    return Change(
+        "person",
+        write={checkpoint(tables.id): tables.arena for tables in store.open_sets.all()},
+        through=store.last_batch(),
+        edits=[Rewrite(store.hot, steps), uncounted, entry],
+        erase=Erasure(PERSON, why),
+        due=False,  # the next checkpoint comes when it would have come
+    )
 
 
 # --- who -----------------------------------------------------------------------------------
@@ -133,21 +136,10 @@ def checked_person(store: Lifecycle, person: str | int, why: str) -> str:
     return str(store.schema.unit)
 
 
-# --- what stays known, and what goes first ----------------------------------------------------
+# --- what stays known ----------------------------------------------------
 
 
 def _counts(store: Lifecycle) -> bool:
     """Whether any row came in the running block, whosever it was."""
     rows = store.catalogue.all("SELECT arrived FROM batches")
     return any(store.people.is_running(row["arrived"]) for row in rows)
-
-
-def _parted(store: Lifecycle) -> Exception | None:
-    """Have all go that was made of hot rows; one that fails keeps neither these nor the others."""
-    problems = []
-    for call in store.parting:
-        try:
-            call()
-        except Exception as problem:  # whatever it is: the rows go
-            problems.append(problem)
-    return problems[0] if problems else None

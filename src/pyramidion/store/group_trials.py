@@ -24,8 +24,9 @@ from pyramidion.counts.trials import SURE, Across, Agreement, gain, gain_across,
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.storage.deletions import dropped
 from pyramidion.storage.readings import Reading
+from pyramidion.store.change import Also
 from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.superseding import drop
+from pyramidion.store.transitions import drop_tables
 
 _GAINS: WeakKeyDictionary[Arena, dict[str, Agreement | None]] = WeakKeyDictionary()
 """By the complete tables of their time, with which they go."""
@@ -211,15 +212,13 @@ def _drop(
             store.readings.learned(reading)
         store.learn(schema)
 
-    drop(
+    drop_tables(
         store,
         lambda table: bare(table) not in gone,
         dropped(len(gone)),
         why,
         now,
-        told="chosen groups were dropped",
+        expires="chosen groups were dropped",
         damaged=damaged,
-        keys=[old.key.id for old, _ in read],
-        before=before,
-        after=after,
+        edits=[Also(before, after, [old.key.id for old, _ in read])],
     )

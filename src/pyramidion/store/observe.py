@@ -28,7 +28,8 @@ from pyramidion.storage.idempotency import Once
 from pyramidion.store.batching import Arrival, Bundle, Refusal, Waiting, bundled, told, waiting
 from pyramidion.store.clocks import FOLLOWS, StoreClock
 from pyramidion.store.commit import Answers, Commit, Taken, other_content
-from pyramidion.store.lifecycle import Leaving, Lifecycle
+from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
+from pyramidion.store.open_window import WindowOpener
 
 __all__ = ["Arrival", "Arrivals", "Resume", "Taker"]
 
@@ -65,17 +66,22 @@ Origin = tuple[Resume | None, bool]
 """How far that sequence has come with a batch, and whether its rows are a history."""
 
 
-class Arrivals:
+class Arrivals(Observer):
     """Takes batches in, one group of them at a time."""
 
-    def __init__(self, lifecycle: Lifecycle, clock: StoreClock, threads: int) -> None:
-        self._lifecycle = lifecycle
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        opener: WindowOpener,
+        clock: StoreClock,
+        threads: int,
+        taken: Callable[[int, Observations, Batch], None],
+    ) -> None:
+        self._lifecycle, self._opener = lifecycle, opener
         self._clock = clock
         self.vault: Taker | None = None
         self._threads = threads
-        lifecycle.leaving.append(self._leave)
-        lifecycle.left.append(self._left)
-        self.taken: list[Callable[[int, Observations, Batch], None]] = []
+        self.taken = taken
         """Called with the rows of each batch, as they came, once acknowledged."""
 
     def take(
@@ -107,7 +113,7 @@ class Arrivals:
         """
         once, catalogue = f"{sequence} {turn}", self._lifecycle.catalogue
         key = self._lifecycle.names.of(f"turns of {sequence}".encode())
-        done = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
+        done = catalogue.imported(key) or 0
         if turn + 1 < done:
             raise StateError(
                 f"batch {turn} of this sequence came after batch {done - 1}, so its sender has "
@@ -180,7 +186,7 @@ class Arrivals:
         slots = self._missing(bundles, now, refused)
         _answer_refused(group, refused, answers)
         for slot in slots:
-            lifecycle.open(slot, now)
+            self._opener.open(slot, now)
         taken, vault = list[Taken](), self.vault
         with lifecycle.arrivals:
             if door is lifecycle.door and last == lifecycle.last_batch():
@@ -192,9 +198,8 @@ class Arrivals:
                 if vault is not None:
                     since = each.since(now, history=origin[1])
                     vault.take(each.number, (since, now), each.table, each.windows)
-        for call in self.taken:
-            for each in taken:
-                call(each.number, each.bundle.found, each.bundle.batch)
+        for each in taken:
+            self.taken(each.number, each.bundle.found, each.bundle.batch)
 
     def _arrival(self, now: int, origin: Origin) -> int:
         """When rows arrive that asked for the time before; rows of a history say it themselves."""
@@ -270,19 +275,21 @@ class Arrivals:
 
     def _go_on(self, key: bytes, before: int, after: int) -> None:
         catalogue = self._lifecycle.catalogue
-        found = catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0
+        found = catalogue.imported(key) or 0
         if found > before:
             raise StateError(
                 "these rows are being imported already, so some would be counted twice; wait for "
                 "the other import to end"
             )
-        catalogue.run("INSERT OR REPLACE INTO imports VALUES (?, ?)", key, after)
+        catalogue.note_import(key, after)
 
-    def _leave(self, leaving: Leaving) -> None:
+    def rows_leaving(self, leaving: Leaving) -> None:
+        """Have the vault seal what leaves."""
         if self.vault is not None:
             self.vault.leave([batch.number for step in leaving.steps for batch in step.batches])
 
-    def _left(self) -> None:
+    def rows_left(self) -> None:
+        """The vault need not hold it any longer."""
         if self.vault is not None:
             self.vault.left()
 

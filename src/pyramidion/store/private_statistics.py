@@ -30,11 +30,10 @@ class Reading:
 
     def __init__(self, store: Lifecycle) -> None:
         self._store = store
-        store.opening.append(self.read)
 
     def read(self, now: int) -> None:
         """Read what is due; by whoever opens a window."""
-        number = self._store.next_window()
+        number = self._store.sets.next_window()
         for purpose in self._store.due(number):
             hot = HotRows(self._store)
             source = self._source(purpose, hot)
@@ -51,9 +50,8 @@ class Reading:
         return None
 
     def _kept(self) -> set[int]:
-        """Windows that are not forgotten yet: rows may be hot longer than their window is kept."""
-        kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
-        return {row["number"] for row in self._store.catalogue.all(kept)}
+        """Windows that are kept: rows may be hot longer than their window is."""
+        return self._store.sets.countable()
 
     def _read(self, purpose: Purpose, window: int, hot: HotRows, now: int) -> None:
         store = self._store

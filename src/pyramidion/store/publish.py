@@ -29,6 +29,7 @@ from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.deletions import LOST, SHARED
 from pyramidion.storage.tables import TableStore, tables_at
+from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.snapshots import Serving
 
@@ -60,7 +61,6 @@ class Sharing:
         self._published: tuple[Snapshot, Generation] | None = None
         self._problem = ""
         self._next = 0
-        store.dropping.append(self._drop)
         told = self._catalogue.about(ABOUT, "")
         if told:
             self._tables = tables_at(self._url(told))
@@ -104,11 +104,13 @@ class Sharing:
             held = self._catalogue.all("SELECT key FROM shared WHERE key IS NOT NULL")
             keys = [json.loads(told)["key"], *(row["key"] for row in held)]
 
-            def before() -> None:
+            def forget() -> None:
                 self._catalogue.run("UPDATE shared SET key = NULL")
                 self._catalogue.run("DELETE FROM about WHERE name = ?", ABOUT)
 
-            self._store.erase(SHARED, "shared no more", now, keys=keys, before=before)
+            erase = Erasure(SHARED, "shared no more")
+            change = Change("unpublish", edits=[Also(forget, keys=keys)], erase=erase)
+            apply(self._store, change, now)
         self._delete()
         self._tables.close()
         self._tables = None
@@ -116,8 +118,8 @@ class Sharing:
 
     # --- in step with the store ---------------------------------------------------------
 
-    def _drop(self) -> Collection[int]:
-        """The keys of what is not current any more; within the transaction of an erasure."""
+    def write(self, at: int) -> Collection[int]:  # noqa: ARG002
+        """The keys of published tables that are not current any longer die with every erasure."""
         stale = (
             "key IS NOT NULL AND file NOT IN "
             "(SELECT file FROM arenas WHERE kind = 'complete' AND current = 1)"
@@ -125,6 +127,9 @@ class Sharing:
         keys = [row["key"] for row in self._catalogue.all(f"SELECT key FROM shared WHERE {stale}")]  # noqa: S608
         self._catalogue.run(f"UPDATE shared SET key = NULL WHERE {stale}")  # noqa: S608
         return keys
+
+    def remember(self) -> None:
+        """What is published is looked up in the catalogue."""
 
     def due(self, now: int) -> bool:
         """Whether `advance` has something to do, or to look after."""
@@ -182,8 +187,7 @@ class Sharing:
         return Generation(rows[0]["name"], self._store.keys.get(rows[0]["key"])) if rows else None
 
     def _file(self) -> str:
-        (row,) = self._store.tables.current("complete")
-        return str(row["file"])
+        return str(self._store.tables.complete_file())
 
     def _publish(self, tables: TableStore, served: Snapshot, now: int) -> Generation:
         arena, file = arena_of(served), self._file()
@@ -206,10 +210,11 @@ class Sharing:
         """The table store lost them, or a part: what is left goes, its key first."""
         key = self._catalogue.one("SELECT key FROM shared WHERE name = ?", name)
 
-        def before() -> None:
+        def forget() -> None:
             self._catalogue.run("UPDATE shared SET key = NULL WHERE name = ?", name)
 
-        self._store.erase(LOST, "lost", now, keys=[key], before=before)
+        edits = [Also(forget, keys=[key])]
+        apply(self._store, Change("unpublish", edits=edits, erase=Erasure(LOST, "lost")), now)
 
     def _forget_strangers(self, tables: TableStore) -> None:
         """What a crash left before the catalogue knew it: nobody has its key."""

@@ -61,23 +61,24 @@ from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home, Registration
 from pyramidion.storage.hot import Receipt
 from pyramidion.storage.keys import holder_at
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import Pending, Untold
 from pyramidion.storage.spells import FACT, NONE
 from pyramidion.storage.tables import tables_at
 from pyramidion.store.backup import back_up, copied_back
 from pyramidion.store.bulk import Bulk
 from pyramidion.store.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.store.clocks import ALARM, FOLLOWS, Alarm, Clock, ClockStatus, StoreClock
-from pyramidion.store.erase_person import Erasure, erase_person
+from pyramidion.store.erase_person import PersonErasure, erase_person
 from pyramidion.store.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.store.group_trials import GroupStatus, groups_of
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.lifecycle import ForgetPeople, Lifecycle
 from pyramidion.store.model_scores import Measures
 from pyramidion.store.observe import Arrival, Arrivals, Resume
+from pyramidion.store.open_window import WindowOpener
 from pyramidion.store.private_statistics import Reading
 from pyramidion.store.publish import Sharing
 from pyramidion.store.rebuild import Rebuild, rebuild
-from pyramidion.store.recovery import awaken
+from pyramidion.store.recovery import recover
 from pyramidion.store.repair import Damage, mend, verify
 from pyramidion.store.replay import rolled, taken
 from pyramidion.store.reseed import Reseed, reseed
@@ -129,18 +130,27 @@ class Pyramid:
         self._lifecycle = Lifecycle(
             home.path, home.catalogue, home.keys, schema, settings, self._time.present
         )
-        awaken(self._lifecycle)
-        self._schedule = Schedule(self._lifecycle)
+        recover(self._lifecycle)
         self._shards = Shards.of(self._lifecycle)
-        Reading(self._lifecycle)
         cores = os.cpu_count() or 1
         self._selecting = Selecting(self._lifecycle, threads=cores)
-        self._arrivals = Arrivals(self._lifecycle, self._time, threads=cores)
+        self._opener = WindowOpener(self._lifecycle, Reading(self._lifecycle), self._selecting)
+        self._schedule = Schedule(self._lifecycle, self._opener)
         self._serving = Serving(self._lifecycle, threads=cores)
         self._sharing = Sharing(self._lifecycle, self._serving)
         self._training = Training(self._lifecycle, self._serving)
         self._measures = Measures(self._training, self._serving)
-        self._arrivals.taken.append(self._training.learn)
+        self._arrivals = Arrivals(
+            self._lifecycle, self._opener, self._time, cores, self._training.learn
+        )
+        self._lifecycle.observers = (
+            ForgetPeople(self._lifecycle),
+            *([] if self._shards is None else [self._shards]),  # the sum that is served, first
+            self._arrivals,  # the vault seals rows before anything is lost
+            self._serving,  # snapshots of these tables; training sets expire
+            self._training,  # models learn from the new snapshot
+        )
+        self._lifecycle.with_erasures = (self._sharing,)
         self._threads = Threads()
         self._looked = 0
         self._still = True
@@ -149,7 +159,6 @@ class Pyramid:
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
         self._untold = Untold(home.catalogue, self._audit_log)
-        self._lifecycle.erasing.append(self._untold.erased)
         self._timekeeping = Timekeeping(self._lifecycle, self._time, self._untold)
         self._vault: Vault | None = None
         if home.catalogue.about(ABOUT, ""):
@@ -597,7 +606,7 @@ class Pyramid:
             raise StateError("this store is no shard of a stream; there is none to remove")
         shards, now = self._shards, self._now()
 
-        def done() -> None:
+        def done(_: Pending) -> None:
             shards.remove(name)
             self._meet(now)
 
@@ -864,8 +873,8 @@ class Pyramid:
         self._usable()
         now = self._now()
 
-        def done() -> None:
-            withdraw(self._lifecycle, name, why, now)
+        def done(entry: Pending) -> None:
+            withdraw(self._lifecycle, name, why, now, entry)
             self._settle_vault()
             self._meet(now)
 
@@ -880,7 +889,7 @@ class Pyramid:
 
     # --- somebody asks to be forgotten -------------------------------------------------
 
-    def erase_person(self, person: str | int, *, why: str = "asked for") -> Erasure:
+    def erase_person(self, person: str | int, *, why: str = "asked for") -> PersonErasure:
         """Erase the hot rows of one person now, as the column of the schema's unit names them.
 
         Models are trained again without them. What is counted stays, hidden by the noise, until
@@ -889,8 +898,8 @@ class Pyramid:
         self._usable()
         now = self._now()
 
-        def done() -> Erasure:
-            erasure = erase_person(self._lifecycle, person, why, now)
+        def done(entry: Pending) -> PersonErasure:
+            erasure = erase_person(self._lifecycle, person, why, now, entry)
             self._settle_vault()
             self._training.catch_up(now)
             return erasure
@@ -920,7 +929,7 @@ class Pyramid:
             self._lifecycle, self._vault, person, grant, key, broker, why, move
         )
         told: dict[str, Fact] = {"why": why, "files": len(made), "grant": granted}
-        self._noted("person.erased", now, told, lambda: None)
+        self._noted("person.erased", now, told, lambda _: None)
         return made
 
     # --- after an intrusion ----------------------------------------------------------
@@ -934,7 +943,10 @@ class Pyramid:
         self._usable()
         now = self._now()
         done = self._noted(
-            "store.reseeded", now, {"why": why}, lambda: reseed(self._lifecycle, why, now)
+            "store.reseeded",
+            now,
+            {"why": why},
+            lambda entry: reseed(self._lifecycle, self._opener, why, now, entry),
         )
         self._keep(now)
         return done
@@ -970,7 +982,7 @@ class Pyramid:
             "tables.rebuilt",
             now,
             told,
-            lambda: rebuild(self._lifecycle, window, rows, share, why, now),
+            lambda entry: rebuild(self._lifecycle, window, rows, share, why, now, entry),
         )
         self._keep(now)
         return done
@@ -994,7 +1006,7 @@ class Pyramid:
         self._usable()
         self._audit_log.append(kind, self._time.present(), **facts)
 
-    def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[], T]) -> T:
+    def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[Pending], T]) -> T:
         """Do a verb in the keeper; the audit log tells it once it is done."""
         at = max(now, self._time.present())
         return self._threads.move(lambda: self._untold.do(kind, at, told, verb))

@@ -24,8 +24,12 @@ from pyramidion.rows.hashing import Keys
 from pyramidion.rows.observations import Observations
 from pyramidion.storage.deletions import rebuilt
 from pyramidion.storage.fault_points import reach
+from pyramidion.storage.table_files import COMPLETE, sealed_tables
+from pyramidion.storage.table_sets import window_id
+from pyramidion.store.change import Change, Edit, Erasure, Served, apply
 from pyramidion.store.hot_rows import HotRows
 from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.transitions import complete_file
 
 PURPOSE = "rebuild"
 
@@ -44,9 +48,18 @@ class Rebuild:
 
 
 def rebuild(
-    store: Lifecycle, window: int, rows: Any, share: Fraction | int, why: str, now: int
+    store: Lifecycle,
+    window: int,
+    rows: Any,
+    share: Fraction | int,
+    why: str,
+    now: int,
+    entry: Edit,
 ) -> Rebuild:
-    """Count a sealed window again, from its hot rows or from rows that are given."""
+    """Count a sealed window again, from its hot rows or from rows that are given.
+
+    The ``entry`` for the audit log is committed with the erasure of the former tables.
+    """
     with store.moves:
         store.settle()
         taken = _taken(store, window, now)
@@ -58,11 +71,8 @@ def rebuild(
         store.ledger.spend(PURPOSE, amount, [window], now, why)
         reach("rebuild.charged")
         arena = _counted(store, birth, read)
-        complete, lacking = store.tables.total(windows={window: arena})
         reach("rebuild.counted")
-        _swap(store, window, arena, complete, lacking, why, now)
-        reach("rebuild.after")
-        store.publish()
+        apply(store, plan_rebuild(store, window, arena, why, entry), now)
         (unit,) = (line.purpose for line in store.catalogue.lines(window) if line.kind == "budget")
         return Rebuild(window, taken, unit, amount if unit != "none" else Fraction(0))
 
@@ -72,17 +82,17 @@ def rebuild(
 
 def _taken(store: Lifecycle, window: int, now: int) -> int:
     """The rows that a window took; refuses one that is not sealed, or past its time."""
-    found = store.catalogue.all("SELECT state, rows FROM windows WHERE number = ?", window)
-    if not found:
-        raise StateError(f"there is no window {window}; status() tells which there are")
-    if found[0]["state"] != "sealed":
+    row = store.sets.row(window_id(window))
+    if row is None:
+        raise StateError(f"there is no window {window}; status() lists those there are")
+    if row["state"] != "sealed":
         raise StateError(
-            f"window {window} is {found[0]['state']}, and only the tables of a sealed window are "
+            f"window {window} is {row['state']}, and only the tables of a sealed window are "
             f"rebuilt; reseed() ends a populating one"
         )
     if window in store.past(now):
         raise StateError(f"window {window} is past its retention; advance() erases it")
-    return int(found[0]["rows"])
+    return int(row["rows"])
 
 
 def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
@@ -160,30 +170,15 @@ def _counted(store: Lifecycle, birth: Birth, read: Read) -> Arena:
     return arena
 
 
-def _swap(
-    store: Lifecycle,
-    window: int,
-    arena: Arena,
-    complete: Arena | None,
-    lacking: frozenset[int],
-    why: str,
-    now: int,
-) -> None:
-    """New tables in place of the old ones, whose keys die."""
-    with (
-        store.tables.write(arena, "sealed", window) as add_sealed,
-        store.written(complete) as add_complete,
-    ):
-        reach("rebuild.written")
-
-        def before() -> None:
-            store.tables.supersede("sealed", window)
-            store.tables.supersede("complete")
-            add_sealed()
-            add_complete()
-
-        def after() -> None:
-            store.lacking = lacking
-            store.change(complete, f"window {window} was rebuilt")
-
-        store.erase(rebuilt(window), why, now, before=before, after=after)
+def plan_rebuild(store: Lifecycle, window: int, arena: Arena, why: str, entry: Edit) -> Change:
+    """Plan to put new tables in the place of the old ones, whose keys die."""
+    served = Served(*store.tables.total(sets={window_id(window): arena}))
+    return Change(
+        "rebuild",
+        write={sealed_tables(window_id(window)): arena, **complete_file(served)},
+        supersede=[COMPLETE],
+        edits=[entry],
+        erase=Erasure(rebuilt(window), why),
+        served=served,
+        expires=f"window {window} was rebuilt",
+    )

@@ -1,10 +1,11 @@
-"""A store wakes: windows that a crash cut short are undone, tables are read, hot rows counted.
+"""Recovery: bring a store back to where it was when it ended, however it ended.
 
     complete tables ── checkpoints of what populates ── the rows that came since ── people
 
-A checkpoint has the noise that its tables were born with, and the counts of rows up to a batch.
-The rows of later batches are hot, so they are counted again: the same noise, each row once.
-Where the file of the complete tables is damaged, the sealed windows have it all.
+Windows that a crash cut short between charge and birth are dropped. A checkpoint has the noise that
+its tables were born with, and the counts of rows up to a batch. The rows of later batches are hot,
+so they are counted again: the same noise, each row once. If the file of the complete tables is
+damaged, they are summed from the sealed windows.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import records
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.spells import end_replays
+from pyramidion.storage.table_files import COMPLETE
+from pyramidion.storage.table_sets import SetId
+from pyramidion.store.change import Also, Change, Served, apply
 from pyramidion.store.lifecycle import Lifecycle
 
 
-def awaken(store: Lifecycle) -> None:
-    """Bring a store to where it was when it ended, however it did."""
-    with store.catalogue.transaction():
-        begun = store.catalogue.all("SELECT number FROM windows WHERE state = 'opening'")
-        store.sum_tables([row["number"] for row in begun])
-        store.catalogue.run("UPDATE windows SET state = 'erased' WHERE state = 'opening'")
-        store.catalogue.run("UPDATE nodes SET state = 'erased' WHERE state = 'opening'")
-        end_replays(store.catalogue, store.present())
+def recover(store: Lifecycle) -> None:
+    """Bring a store to where it was when it ended, however it ended."""
+    apply(store, plan_recovery(store), store.present())
     _load_complete(store)
-    for row in store.tables.current("checkpoint"):
-        store.adopt(row["window"], store.tables.of(row), row["after"])
-    for row in store.tables.nodes("populating"):
-        store.adopt_node(row["node"], store.tables.of(row), row["after"])
+    for row in store.tables.checkpoints():
+        owner = SetId(row["level"], row["number"])
+        store.adopt(owner, store.tables.of(row), row["after"])
     _replay(store)
-    store.leaving.append(lambda leaving: store.forget_people(leaving.now))
     store.forget_people(int(store.catalogue.one("SELECT max(at) FROM deletions") or 0))
     recall(store)
+
+
+def plan_recovery(store: Lifecycle) -> Change:
+    """Plan to drop table sets that were charged and not born, and to end replays of the past."""
+    end = Also(lambda: end_replays(store.catalogue, store.present()))
+    return Change("recover", states=dict.fromkeys(store.sets.opening(), "erased"), edits=[end])
 
 
 def _load_complete(store: Lifecycle) -> None:
@@ -51,18 +54,16 @@ def _load_complete(store: Lifecycle) -> None:
         raise
     except (FormatError, StorageError):
         pass  # the sealed windows have it all
-    store.complete, store.lacking = store.tables.total()
-    if store.complete is not None:
-        with store.tables.write(store.complete, "complete") as add, store.catalogue.transaction():
-            store.tables.supersede("complete")
-            add()
+    complete, lacking = store.tables.total()
+    write = {} if complete is None else {COMPLETE: complete}
+    apply(store, Change("recover", write=write, served=Served(complete, lacking)), store.present())
 
 
 def _replay(store: Lifecycle) -> None:
     """Count the rows that the checkpoints lack: the same noise, each row once."""
-    after = {window.number: window.after for window in store.populating.values()}
-    for node in store.nodes.all():
-        after |= {n: min(node.after, after.get(n, node.after)) for n in node.members}
+    after: dict[int, int] = {}
+    for tables in store.open_sets.all():
+        after |= {n: min(tables.after, after.get(n, tables.after)) for n in tables.windows}
     names = _names_by_window(store)
 
     def lacking(number: int, parts: Parts) -> bool:
@@ -72,24 +73,21 @@ def _replay(store: Lifecycle) -> None:
         observations = store.recounted(number, records.batch_of(table))
         start = 0
         for window, rows in parts:
-            found = store.populating.get(window)
-            if found is not None and number > found.after:
-                taken = observations.take(np.arange(start, start + rows))
-                found.arena.add(taken.under(found.encoder))
-                found.fresh += rows
-            for node in store.nodes.of(window):
-                if number > node.after:
+            for tables in store.open_sets.of(window):
+                if number > tables.after:
                     taken = observations.take(np.arange(start, start + rows))
-                    shared = node.shared(names.get(window, ()))
-                    node.arena.add(taken.under(node.encoder), names=shared)
-                    node.fresh += rows
+                    shared = tables.shared(names.get(window, ()))
+                    tables.arena.add(taken.under(tables.encoder), names=shared)
+                    tables.fresh += rows
             start += rows
 
 
 def _names_by_window(store: Lifecycle) -> dict[int, Collection[str]]:
     """The tables of each window, sealed or populating."""
-    sealed = {row["window"]: store.tables.names(row) for row in store.tables.windows()}
-    return sealed | {n: window.arena.layout.index for n, window in store.populating.items()}
+    sealed: dict[int, Collection[str]] = {
+        row["window"]: store.tables.names(row) for row in store.tables.windows()
+    }
+    return sealed | {w.number: w.arena.layout.index for w in store.open_sets.windows()}
 
 
 def recall(store: Lifecycle) -> None:

@@ -9,8 +9,7 @@ again from its rows, which costs: see `pyramidion.store.rebuild`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,9 @@ import numpy as np
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.storage.deletions import DAMAGED
+from pyramidion.storage.table_files import COMPLETE, sealed_tables
+from pyramidion.storage.table_sets import SetId, window_id
+from pyramidion.store.change import Change, Erasure, Served, apply
 from pyramidion.store.lifecycle import Lifecycle
 
 NOT_THE_SUM = "the complete tables are not the sum of the sealed windows"
@@ -59,12 +61,12 @@ def _tables(store: Lifecycle) -> Iterator[Damage]:
     for row in store.tables.current("sealed", "checkpoint", "complete"):
         why = _problem(store, row)
         if why:
-            yield Damage(row["kind"], row["window"], why)
+            yield Damage(row["kind"], row["number"], why)
     for state in ("sealed", "populating"):
         for row in store.tables.nodes(state):
             why = _problem(store, row)
             if why:
-                yield Damage("node", None, why, row["node"])
+                yield Damage("node", None, why, row["number"])
     total, lacking = store.tables.total()
     if not lacking and not _same(total, store.complete):
         yield Damage("complete", None, NOT_THE_SUM)
@@ -109,14 +111,15 @@ def mend(store: Lifecycle, now: int) -> list[Damage]:
     """
     with store.moves:
         store.settle()
+        populating = {node.number for node in store.open_sets.nodes()}
         damaged = [
             each
             for each in _tables(store)
             if each.kind in ("sealed", "complete")
-            or (each.kind == "node" and each.node not in store.nodes.nodes)
+            or (each.kind == "node" and each.node not in populating)
         ]
         lost = {each.window for each in damaged if each.window is not None}
-        under = store.nodes_over(lost, "sealed")  # the complete tables may have these in its place
+        under = store.sets.nodes_over(lost, "sealed")  # which may stand for it in the complete ones
         if len(lost) > 1 or lost & store.lacking or under:
             numbers = ", ".join(map(str, sorted(lost)))
             raise StateError(
@@ -124,38 +127,33 @@ def mend(store: Lifecycle, now: int) -> list[Damage]:
                 f"it from them, or restore a backup"
             )
         if damaged:
-            nodes = [each.node for each in damaged if each.node is not None]
-            _write_anew(store, lost, nodes, now)
+            sealed = {row["number"]: row["level"] for row in store.sets.nodes("sealed")}
+            nodes = [SetId(sealed[n.node], n.node) for n in damaged if n.node is not None]
+            apply(store, plan_mend(store, lost, nodes), now)
         return damaged
 
 
-def _write_anew(store: Lifecycle, lost: set[int], nodes: Collection[int], now: int) -> None:
-    """The window that is lost is what the complete tables have and the others do not.
+def plan_mend(store: Lifecycle, lost: Collection[int], nodes: Collection[SetId]) -> Change:
+    """Plan to write damaged tables again.
 
-    A node is not needed: its windows have all that it counts.
+    A window that is lost is what the complete tables have and the other windows have not. A node
+    is not needed: its windows have all that it counts.
     """
-    others, _ = store.tables.total(but=lost, nodes=dict.fromkeys(nodes))
+    others, _ = store.tables.total(but=lost, sets=dict.fromkeys(nodes))
     complete = store.complete if lost else others
-    with ExitStack() as files:
-        add: list[Callable[..., None]] = []
-        if complete is not None:
-            add.append(files.enter_context(store.tables.write(complete, "complete")))
-            for number in lost:
-                found = complete if others is None else complete.less(others)
-                add.append(files.enter_context(store.tables.write(found, "sealed", number)))
-
-        def before() -> None:
-            store.tables.supersede("complete")
-            store.forget_nodes(nodes)
-            for number in lost:
-                store.tables.supersede("sealed", number)
-            for each in add:
-                each()
-
-        def after() -> None:
-            if complete is not store.complete:
-                store.lacking = frozenset()
-                store.change(complete, "the complete tables were mended")
-
-        store.erase(DAMAGED, CANNOT_BE_READ, now, before=before, after=after)
-    store.publish()
+    write = {}
+    if complete is not None:
+        write[COMPLETE] = complete
+        for number in lost:
+            left = complete if others is None else complete.less(others)
+            write[sealed_tables(window_id(number))] = left
+    same = complete is store.complete
+    return Change(
+        "mend",
+        write=write,
+        supersede=[COMPLETE, *(sealed_tables(window_id(number)) for number in lost)],
+        states=dict.fromkeys(nodes, "erased"),
+        erase=Erasure(DAMAGED, CANNOT_BE_READ),
+        served=None if same else Served(complete, frozenset()),
+        expires="" if same else "the complete tables were mended",
+    )

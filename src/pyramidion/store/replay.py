@@ -60,7 +60,7 @@ def rolled(
 def taken(lifecycle: Lifecycle, history: Replay) -> int:
     """How many rows of a history earlier calls have observed."""
     key = _key(lifecycle, history)
-    return int(lifecycle.catalogue.one("SELECT rows FROM imports WHERE input = ?", key) or 0)
+    return lifecycle.catalogue.imported(key) or 0
 
 
 def _key(lifecycle: Lifecycle, history: Replay) -> bytes:

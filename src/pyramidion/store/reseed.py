@@ -15,15 +15,17 @@ Nothing that is written from here on opens with a key that was there before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyramidion.storage.deletions import ended
-from pyramidion.storage.fault_points import reach
-from pyramidion.storage.hot import Step
+from pyramidion.storage.hot import HotWindow, Step
+from pyramidion.storage.table_files import sealed_tables
+from pyramidion.storage.table_sets import SetId, State
+from pyramidion.store.change import Change, Edit, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.windows import Window
+from pyramidion.store.open_window import WindowOpener
+from pyramidion.store.transitions import close_set, complete_file, summed
 
 
 @dataclass(frozen=True)
@@ -36,134 +38,93 @@ class Reseed:
     opened: int
 
 
-def reseed(store: Lifecycle, why: str, now: int) -> Reseed:
-    """End all populating windows and begin one on fresh noise; again is harmless."""
+def reseed(store: Lifecycle, opener: WindowOpener, why: str, now: int, entry: Edit) -> Reseed:
+    """End all populating windows and open one on fresh noise; doing it again is harmless.
+
+    The ``entry`` for the audit log is committed with the erasure.
+    """
     with store.moves:
-        full, empty = end_windows(store, why, now)
-        opened = store.open(_slot(store, now), now)
+        full, empty = end_windows(store, why, now, [entry])
+        opened = opener.open(_slot(store, now), now)
         return Reseed(full, empty, opened)
 
 
 def end_windows(
-    store: Lifecycle,
-    why: str,
-    now: int,
-    *,
-    also: Callable[[], None] = lambda: None,
-    keys: Collection[int] = (),
+    store: Lifecycle, why: str, now: int, edits: Sequence[Edit] = ()
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """End all populating windows, nodes and hot steps in one erasure: those sealed, and dropped.
-
-    ``also`` changes the catalogue in its transaction; ``keys`` die with it.
-    """
+    """End all populating windows, nodes and hot steps in one erasure: those sealed, and dropped."""
     with store.moves:
         store.settle()
-        windows, steps = _closed(store, now)
-        full = [window for window in windows if window.arena.rows]
-        empty = [window for window in windows if not window.arena.rows]
-        reach("reseed.closed")
-        _end(store, full, empty, steps, why, now, also, keys)
-        reach("reseed.ended")
-        store.publish()
-        return _numbers(full), _numbers(empty)
+        steps = _close_all(store, now)
+        change = plan_end(store, steps, why, edits)
+        windows = store.open_sets.windows()
+        apply(store, change, now)
+        full = tuple(window.number for window in windows if window.arena.rows)
+        return full, tuple(window.number for window in windows if not window.arena.rows)
 
 
-def _closed(store: Lifecycle, now: int) -> tuple[list[Window], list[Step]]:
-    """The windows and steps there are: from here on none of them takes a row."""
+def _close_all(store: Lifecycle, now: int) -> list[Step]:
+    """Have no window, node or hot step take another row; the steps."""
     with store.arrivals:
-        windows, steps = store.windows.all(), list(store.hot.steps)
-        for window in windows:
-            window.closed = True
-            if window.arena.rows:
-                window.arena.seal()
-            store.passed(window, now)
-        for node in store.nodes.all():
-            node.closed = True
-            if node.arena.rows:
-                node.arena.seal()
+        for tables in store.open_sets.all():
+            close_set(store, tables)
+            if not tables.level:
+                store.passed(tables, now)
+        steps = list(store.hot.steps)
         for step in steps:
             step.closed = True
-    return windows, steps
+    return steps
 
 
-def _end(
-    store: Lifecycle,
-    full: Sequence[Window],
-    empty: Sequence[Window],
-    steps: Sequence[Step],
-    why: str,
-    now: int,
-    also: Callable[[], None],
-    keys: Collection[int],
-) -> None:
-    """All of it in one erasure: a crash leaves every window sealed, or none."""
-    nodes = [node for node in store.nodes.all() if node.arena.rows]
-    idle = [node for node in store.nodes.all() if not node.arena.rows]
-    complete, lacking = store.summed(
-        windows={window.number: window.arena for window in full},
-        nodes={node.number: node.arena for node in nodes},
+@dataclass(frozen=True)
+class Close:
+    """Hot steps that take no more rows, also after a restart."""
+
+    hot: HotWindow
+    steps: Sequence[Step]
+
+    def write(self, at: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Note it in the catalogue."""
+        self.hot.close(self.steps)
+        return ()
+
+    def remember(self) -> None:
+        """They were closed before."""
+
+
+def plan_end(
+    store: Lifecycle, steps: Sequence[Step], why: str, edits: Sequence[Edit] = ()
+) -> Change:
+    """Plan to seal every closed table set that has rows and to drop the others, in one erasure.
+
+    A crash leaves every window sealed, or none.
+    """
+    every = store.open_sets.all()
+    full = {tables.id: tables.arena for tables in every if tables.arena.rows}
+    served = summed(store, full) if full else None
+    states: dict[SetId, State] = {
+        tables.id: "sealed" if tables.id in full else "erased" for tables in every
+    }
+    sealed = [owner.number for owner in full if not owner.level]
+    empty = [each.number for each in every if not each.level and each.id not in full]
+    nodes = [owner.number for owner in full if owner.level]
+    return Change(
+        "reseed",
+        write={
+            **{sealed_tables(owner): arena for owner, arena in full.items()},
+            **({} if served is None else complete_file(served)),
+        },
+        states=states,
+        edits=[Close(store.hot, steps), *edits],
+        erase=Erasure(ended(sealed, empty, nodes), why),
+        served=served,
     )
-    changes = bool(full or nodes)
-    with ExitStack() as files:
-        add: list[Callable[..., None]] = [
-            files.enter_context(store.tables.write(window.arena, "sealed", window.number))
-            for window in full
-        ]
-        add += [
-            files.enter_context(store.tables.write(node.arena, "sealed", node=node.number))
-            for node in nodes
-        ]
-        if changes and complete is not None:
-            add.append(files.enter_context(store.tables.write(complete, "complete")))
-        reach("reseed.written")
-
-        def before() -> None:
-            if changes:
-                store.tables.supersede("complete")
-            for each in add:
-                each()
-            ends = dict.fromkeys(_numbers(full), "sealed") | dict.fromkeys(
-                _numbers(empty), "erased"
-            )
-            for number, state in ends.items():
-                store.tables.supersede("checkpoint", number)
-                store.catalogue.run(
-                    "UPDATE windows SET state = ?, stop = coalesce(stop, ?) WHERE number = ?",
-                    state,
-                    now,
-                    number,
-                )
-            for node in nodes:
-                store.tables.supersede("checkpoint", node=node.number)
-                store.catalogue.run(
-                    "UPDATE nodes SET state = 'sealed' WHERE number = ?", node.number
-                )
-            store.sum_tables(_numbers(empty))
-            store.forget_nodes(node.number for node in idle)
-            store.hot.close(steps)
-            also()
-
-        def after() -> None:
-            with store.arrivals:
-                for window in (*full, *empty):
-                    store.populating.pop(window.number)
-                for node in (*nodes, *idle):
-                    store.nodes.nodes.pop(node.number)
-            if changes:
-                store.complete, store.lacking, store.published = complete, lacking, False
-
-        gone = ended(_numbers(full), _numbers(empty), [node.number for node in nodes])
-        store.erase(gone, why, now, keys=keys, before=before, after=after)
 
 
 def _slot(store: Lifecycle, now: int) -> int:
-    """The slot of now; by rows, the one after all that were."""
-    slots = store.windows.slots
+    """The slot of now; if windows are cut by rows, the one after all others."""
+    slots = store.open_sets.slots
     if slots is not None:
-        return max(slots.at(now), store.windows.passed + 1)
-    last = "SELECT coalesce(max(slot), -1) FROM windows WHERE state <> 'opening'"
-    return int(store.catalogue.one(last)) + 1
-
-
-def _numbers(windows: Sequence[Window]) -> tuple[int, ...]:
-    return tuple(window.number for window in windows)
+        return max(slots.at(now), store.open_sets.passed + 1)
+    last = store.sets.last_slot("opening")
+    return 0 if last is None else last + 1

@@ -1,7 +1,7 @@
-"""What is due, and in which order: windows seal, hot rows and old windows are forgotten.
+"""What is due, and in which order: windows are sealed, hot rows and old windows are erased.
 
-The moves themselves are the lifecycle's; here is when. Hot rows whose time is over and
-windows past their retention go in one erasure, whatever fails on the way.
+The steps themselves are in `pyramidion.store.transitions`. Hot rows whose time is over and windows
+past their retention go in one erasure, whatever fails on the way.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyramidion.errors import FormatError, PyramidionError, StorageError
-from pyramidion.storage.data_keys import PAST
-from pyramidion.storage.deletions import expired
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import Step
+from pyramidion.store.bins import drop_bins, superseded
+from pyramidion.store.change import apply
 from pyramidion.store.group_trials import drop_failed, drop_orphans
-from pyramidion.store.lifecycle import Leaving, Lifecycle
-from pyramidion.store.node_ends import close_nodes, over
-from pyramidion.store.nodes import Node
-from pyramidion.store.superseding import drop_bins, superseded
-from pyramidion.store.windows import Window
+from pyramidion.store.lifecycle import Leaving, Lifecycle, call_all
+from pyramidion.store.open_window import WindowOpener
+from pyramidion.store.transitions import checkpoint_tables, nodes_over, plan_expire, retire, seal
+from pyramidion.store.windows import TableSet
 
 
 @dataclass
@@ -62,22 +62,24 @@ class Due:
 
 
 class Schedule:
-    """Moves what is due in one store."""
+    """Does what is due in one store."""
 
-    def __init__(self, store: Lifecycle) -> None:
-        self._store = store
+    def __init__(self, store: Lifecycle, opener: WindowOpener) -> None:
+        self._store, self._opener = store, opener
 
     def is_due(self, now: int, *, held: bool = False) -> bool:
         """Whether `advance` would do something. Takes no lock, so nobody waits for the answer."""
         store = self._store
         rolls = not held and (
-            store.windows.over(now) or store.hot.leaving(now) or store.past(now) or over(store, now)
+            store.open_sets.over(now)
+            or store.hot.leaving(now)
+            or store.past(now)
+            or nodes_over(store, now)
         )
         return bool(
             rolls
-            or store.windows.full()
-            or store.nodes.full()
-            or store.windows.next(now) is not None
+            or store.open_sets.full()
+            or store.open_sets.next(now) is not None
             or store.keys.unfinished
         )
 
@@ -90,11 +92,11 @@ class Schedule:
         store = self._store
         own = now if own is None else own
         with store.moves, store.arrivals:
-            over = [window for window in store.windows.over(now) if window.arena.rows]
-            past = set(self._past(now))
-            if store.windows.first:
-                recent = {number for number in self._past(own) if number >= store.windows.first}
-                past = {number for number in past if number < store.windows.first} | recent
+            over = [window for window in store.open_sets.over(now) if window.arena.rows]
+            past, since = set(self._past(now)), store.open_sets.first
+            if since:
+                recent = {number for number in self._past(own) if number >= since}
+                past = {number for number in past if number < since} | recent
             first = store.hot.first
             steps = [step for step in store.hot.leaving(now) if not first or step.number < first]
             steps += [step for step in store.hot.leaving(own) if first and step.number >= first]
@@ -109,7 +111,7 @@ class Schedule:
     def _past(self, now: int) -> list[int]:
         """Windows past their retention, also those that would be sealed first."""
         store, oldest = self._store, now - self._store.settings.retention_us
-        over = [window for window in store.windows.over(now) if window.arena.rows]
+        over = [window for window in store.open_sets.over(now) if window.arena.rows]
         return store.past(now) + [w.number for w in over if (w.start or now) <= oldest]
 
     def advance(self, now: int, *, held: bool = False) -> Advance:
@@ -120,14 +122,12 @@ class Schedule:
             store.settle()
             if not held:
                 self._roll(now, done)
-            for window in store.windows.full():
-                store.checkpoint(window)
-                done.checkpoints.append(window.number)
-            for node in store.nodes.full():
-                store.checkpoint(node)
-            slot = store.windows.next(now)
+            for tables in store.open_sets.full():
+                checkpoint_tables(store, tables, now)
+                done.checkpoints += [] if tables.level else [tables.number]
+            slot = store.open_sets.next(now)
             if slot is not None:
-                done.opened.append(store.open(slot, now))
+                done.opened.append(self._opener.open(slot, now))
             if not held:
                 with suppress(FormatError, StorageError):  # a damaged window can be mended; later
                     drop_bins(store, superseded(store), "tables in newer bins have filled", now)
@@ -138,13 +138,15 @@ class Schedule:
     def _roll(self, now: int, done: Advance) -> None:
         """Seal what is over, and forget what is past its time."""
         store = self._store
-        for window in store.windows.over(now):
+        for window in store.open_sets.over(now):
             with store.arrivals:
                 store.passed(window, now)
                 window.closed = True  # or rows could come while an empty one is dropped
             (done.sealed if window.arena.rows else done.dropped).append(window.number)
-            store.close_window(window, now)
-        done.nodes += close_nodes(store, now)
+            seal(store, window, now)
+        for node in nodes_over(store, now):
+            done.nodes.append(node.number)
+            seal(store, node, now)
         self._forget(now, done)
         store.forget_past()
 
@@ -165,70 +167,46 @@ class Schedule:
             if problem is not None:
                 raise problem
             return
-        problem = self._last_call(Leaving(steps, past, now)) or problem
-        done.checkpoints += self._checkpoint_before(steps)
+        leaving = Leaving(steps, past, now)
+        told = [partial(each.rows_leaving, leaving) for each in store.observers]
+        problem = call_all(told) or problem  # whatever it is: rows leave when their time is over
+        done.checkpoints += self._checkpoint_before(steps, now)
         done.steps, done.rows_erased = len(steps), sum(step.rows for step in steps)
         done.retired = past
-        nodes = store.nodes_over(past, "retired")
-        gone = expired([step.number for step in steps], past, nodes)
-        store.erase(gone, PAST, now, steps=steps, windows=past)
-        later = self._left()
+        apply(store, plan_expire(store, steps, past), now)
+        later = call_all([each.rows_left for each in store.observers])
         problem = problem or later
         if problem is not None:
             raise problem
-
-    def _last_call(self, leaving: Leaving) -> Exception | None:
-        """Tell everybody that rows leave; one that fails keeps neither them nor the others."""
-        store = self._store
-        problems = []
-        for call in store.leaving:
-            try:
-                call(leaving)
-            except Exception as problem:  # whatever it is: rows leave when their time is over
-                problems.append(problem)
-        return problems[0] if problems else None
-
-    def _left(self) -> Exception | None:
-        """Tell everybody that rows have left, also where one fails."""
-        problems = []
-        for call in self._store.left:
-            try:
-                call()
-            except Exception as problem:  # the others are told all the same
-                problems.append(problem)
-        return problems[0] if problems else None
 
     def _retired(self, numbers: list[int], now: int) -> PyramidionError | None:
         """Retire windows; a damaged table file does not keep hot rows from being erased."""
         why = "the window they were read from is past its time"
         try:
             if numbers:
-                self._store.retire(numbers)
+                retire(self._store, numbers, now)
                 drop_bins(self._store, numbers, why, now, damaged=True)
                 drop_orphans(self._store, numbers, now)
         except (FormatError, StorageError) as problem:
             return problem
         return None
 
-    def _checkpoint_before(self, steps: Collection[Step]) -> list[int]:
-        """Rows may only leave when a checkpoint has them."""
+    def _checkpoint_before(self, steps: Collection[Step], now: int) -> list[int]:
+        """Rows may only leave when a checkpoint has them; the windows that got one."""
         store = self._store
         reach("step.before")
         made = []
-        for window in store.windows.taking():
-            if any(self._has_after(step, window) for step in steps):
-                store.checkpoint(window)
-                made.append(window.number)
-        for node in store.nodes.all():
-            if any(self._has_after(step, node) for step in steps):
-                store.checkpoint(node)
+        for tables in [*store.open_sets.taking(), *store.open_sets.nodes()]:
+            if any(self._has_after(step, tables) for step in steps):
+                checkpoint_tables(store, tables, now)
+                made += [] if tables.level else [tables.number]
         reach("step.checkpointed")
         return made
 
-    def _has_after(self, step: Step, held: Window | Node) -> bool:
-        windows = held.members if isinstance(held, Node) else {held.number}
+    def _has_after(self, step: Step, tables: TableSet) -> bool:
+        """Whether a step has rows that the checkpoint of a table set has not."""
         return any(
-            not windows.isdisjoint(dict(batch.parts))
+            not tables.windows.isdisjoint(dict(batch.parts))
             for batch in step.batches
-            if batch.number > held.after
+            if batch.number > tables.after
         )

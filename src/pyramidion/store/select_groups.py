@@ -45,14 +45,13 @@ class Selecting:
     def __init__(self, store: Lifecycle, threads: int = 1) -> None:
         self._store = store
         self._threads = threads
-        store.opening.append(self.choose_if_due)
 
     def choose_if_due(self, now: int) -> None:
         """Choose before a window is born that is to count what is chosen."""
         store = self._store
         if store.settings.selection_every is None:
             return
-        if not store.births.selects(store.next_window() - 1) or not self._has_candidates():
+        if not store.births.selects(store.sets.next_window() - 1) or not self._has_candidates():
             return
         hot = HotRows(store)
         came = self._came(hot)
@@ -81,8 +80,7 @@ class Selecting:
 
     def _came(self, hot: HotRows) -> dict[int, int]:
         """Rows that came, by window; of windows that are not forgotten."""
-        kept = "SELECT number FROM windows WHERE state IN ('populating', 'sealed')"
-        known = {row["number"] for row in self._store.catalogue.all(kept)}
+        known = self._store.sets.countable()
         return {window: rows for window, rows in hot.came.items() if window in known}
 
     def _kept_back(self, window: int) -> bool:
@@ -180,6 +178,5 @@ class Selecting:
 
     def _first_to_go(self, windows: Sequence[int]) -> int:
         """The window whose retention ends first; what was chosen goes with it."""
-        rows = self._store.catalogue.all("SELECT number, start FROM windows")
-        start = {row["number"]: row["start"] or 0 for row in rows}
+        start = {row["number"]: row["start"] or 0 for row in self._store.sets.windows()}
         return min(windows, key=lambda window: (start[window], window))

@@ -31,6 +31,7 @@ from pyramidion.errors import (
     FormatError,
     KeyHolderError,
     PyramidionError,
+    StateError,
     StorageError,
     UnreachableError,
 )
@@ -39,6 +40,7 @@ from pyramidion.storage.blocks import Blocks
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.manifests import Laid, Manifest, Told
 from pyramidion.storage.roster import Entries, Held, Roster, SharedWindow
+from pyramidion.storage.table_sets import window_id
 from pyramidion.storage.tables import TableStore
 from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.shard import Shard
@@ -218,9 +220,10 @@ class Giving:
                 self._tables.delete(lost.held.name, lost.held.length)
 
     def _facts(self, number: int) -> dict[str, int]:
-        query = "SELECT number, slot, start, stop, rows FROM windows WHERE number = ?"
-        (row,) = self._store.catalogue.all(query, number)
-        return dict(row)
+        row = self._store.sets.row(window_id(number))
+        if row is None:
+            raise StateError(f"window {number} is not in the catalogue; restore it from a backup")
+        return {name: row[name] for name in ("number", "slot", "start", "stop", "rows")}
 
     def _tell(self, now: int) -> None:
         """Write a new manifest where there is something new in it."""
@@ -283,5 +286,5 @@ class Giving:
         settings = self._store.settings
         slots = Slots(int(settings.window_us or 1), settings.origin_us)
         with self._store.arrivals:
-            first = min([slots.at(now), *(each.slot for each in self._store.windows.all())])
+            first = min([slots.at(now), *(each.slot for each in self._store.open_sets.windows())])
         return first if self._told is None else max(first, self._told[1].passed)

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
@@ -27,7 +28,14 @@ from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
 from pyramidion.storage.roster import Entries, Held
 from pyramidion.storage.tables import tables_at
-from pyramidion.store.lifecycle import Leaving, Lifecycle, StreamSum
+from pyramidion.store.lifecycle import (
+    Leaving,
+    Lifecycle,
+    Observer,
+    StreamSum,
+    call_all,
+    raise_first,
+)
 from pyramidion.store.shard import Shard
 from pyramidion.store.shard_publisher import AWAY, Giving
 
@@ -58,7 +66,7 @@ class ShardStatus:
     """Why the last look at the others failed; empty where it did not."""
 
 
-class Shards:
+class Shards(Observer):
     """The sum of a stream, as one of its shards has it. The keeper calls it."""
 
     def __init__(self, store: Lifecycle, shard: Shard) -> None:
@@ -80,8 +88,6 @@ class Shards:
         self._looked = 0
         self.problem = ""
         store.stream = NOTHING
-        store.changed.append(self._changed)  # first, so that nobody serves what is gone
-        store.leaving.append(lambda leaving: self._giving.forget(leaving.now))
 
     @classmethod
     def of(cls, store: Lifecycle) -> Shards | None:
@@ -165,14 +171,20 @@ class Shards:
         retention = self._store.settings.retention_us
         return {key for key, told in self._sum.items() if told.start + retention <= now}
 
-    def _changed(self, why: str) -> None:
-        """Own tables are others: what is not sealed any more leaves the sum before it is served.
+    def rows_leaving(self, leaving: Leaving) -> None:
+        """Have the other shards' readers forget windows past their time."""
+        self._giving.forget(leaving.now)
 
-        Where an own window retired, those of its slot in other shards have, too.
+    def tables_published(self) -> None:
+        """There is something to give to the others."""
+        self._stale = True
+
+    def tables_withdrawn(self, why: str) -> None:  # noqa: ARG002
+        """Windows that are no longer sealed here leave the sum before it is served.
+
+        If an own window retired, those of its slot in other shards have retired, too.
         """
         self._stale = True
-        if not why:
-            return
         mine, name = self._giving.windows(), self.shard.name
         gone = {key for key in self._sum if key[0] == name and key[1] not in mine}
         sealed = set(mine.values())
@@ -194,16 +206,11 @@ class Shards:
         if not gone:
             return
         self._without(gone)
-        with self._store.moves, ExitStack() as calls:  # each is called, also where another fails
-            for call in reversed(self._store.leaving):
-                calls.callback(call, Leaving((), (), now))
-            self._announce(calls, "a window of the stream is forgotten")
-
-    def _announce(self, calls: ExitStack, why: str) -> None:
-        """Have everybody told, at the end, that what is served is another sum."""
-        for call in reversed(self._store.changed):
-            if call != self._changed:
-                calls.callback(call, why)
+        why, every = "a window of the stream is forgotten", self._store.observers
+        with self._store.moves:
+            told = [partial(each.tables_withdrawn, why) for each in every if each is not self]
+            told += [partial(each.rows_leaving, Leaving((), (), now)) for each in every]
+            raise_first(call_all(told))
 
     def _without(self, gone: Collection[Key]) -> None:
         """Sum the windows that stay anew, those that can be read; the others are missing."""
@@ -237,8 +244,8 @@ class Shards:
         before = len(self._sum)
         problems += self._add(joining, entries) if joining else ()
         if len(self._sum) > before:
-            with ExitStack() as calls:
-                self._announce(calls, "")
+            others = [each for each in self._store.observers if each is not self]
+            raise_first(call_all([each.tables_published for each in others]))
         if problems:
             raise problems[0]
 

@@ -21,8 +21,8 @@ from pyramidion.learn.workload import Workload
 from pyramidion.rows.observations import Door
 from pyramidion.storage import records
 from pyramidion.storage.hot import Step
-from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.superseding import in_bins, served
+from pyramidion.store.bins import in_bins, served
+from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
 
 
 class Perishable(Protocol):
@@ -44,7 +44,7 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     tables = store.served
     if tables is None:
         return None
-    if store.nodes.levels is None:
+    if store.open_sets.levels is None:
         windows = max(table.windows for table in tables.layout.tables)
     else:  # nodes stand for several
         windows = max(store.tables.behind(store.lacking).values(), default=0)
@@ -73,8 +73,7 @@ def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
             "a shard keeps windows of its own alone, and the past of a stream is that of all; "
             "count the history into a store that is no shard"
         )
-    query = "SELECT number, start, stop FROM windows WHERE state = 'sealed'"
-    sealed = {row["number"]: row for row in store.catalogue.all(query)}
+    sealed = {row["number"]: row for row in store.sets.windows("sealed")}
     later = [number for number, row in sealed.items() if row["stop"] > moment]
     found, lacking = store.tables.total(but=later)
     if found is None or not store.published:
@@ -89,7 +88,7 @@ def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
     return Snapshot(_door(store, arena), arena, promise, expires=expires)
 
 
-class Serving:
+class Serving(Observer):
     """The snapshot that is served now, and all that was handed out."""
 
     def __init__(self, store: Lifecycle, threads: int) -> None:
@@ -100,9 +99,22 @@ class Serving:
         self.current: Snapshot | None = None
         """The complete tables; None while there are none."""
         self._renew("")
-        store.changed.append(self._renew)
-        store.leaving.append(lambda _: self._expire_raw())
-        store.parting.append(self._expire_raw)
+
+    def tables_published(self) -> None:
+        """Make a new snapshot."""
+        self._renew("")
+
+    def tables_withdrawn(self, why: str) -> None:
+        """Have all snapshots expire, and make a new one."""
+        self._renew(why)
+
+    def rows_leaving(self, leaving: Leaving) -> None:  # noqa: ARG002
+        """Have everything expire that was made from hot rows."""
+        self._expire_raw()
+
+    def person_leaving(self) -> None:
+        """The same."""
+        self._expire_raw()
 
     def _renew(self, why: str) -> None:
         """A new snapshot when the complete tables change; old ones expire where they must."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyramidion.counts.guarantee import Guarantee
 from pyramidion.storage.deletions import Kind
+from pyramidion.storage.table_sets import SetId
 from pyramidion.store.clocks import ClockStatus
 from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.snapshots import guarantee
@@ -180,15 +181,15 @@ def _bytes(path: Path) -> int:
 
 def _nodes(lifecycle: Lifecycle) -> tuple[NodeStatus, ...]:
     """The nodes that are populating or sealed, in order."""
-    query = "SELECT * FROM nodes WHERE state IN ('populating', 'sealed') ORDER BY number"
+    members = lifecycle.sets.members()
     return tuple(
         NodeStatus(
             row["number"],
             row["level"],
             row["state"],
-            tuple(sorted(lifecycle.tables.members(row["number"]))),
+            tuple(sorted(members[SetId(row["level"], row["number"])])),
         )
-        for row in lifecycle.catalogue.all(query)
+        for row in lifecycle.sets.nodes("populating", "sealed")
     )
 
 
@@ -206,7 +207,8 @@ def status_of(
     catalogue, complete = lifecycle.catalogue, lifecycle.complete
     windows = [
         WindowStatus(row["number"], row["state"], row["start"], row["stop"], row["rows"])
-        for row in catalogue.all("SELECT * FROM windows WHERE rows > 0 OR state <> 'erased'")
+        for row in lifecycle.sets.windows()
+        if row["rows"] or row["state"] != "erased"
     ]
     spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
     behind = lifecycle.tables.behind(lifecycle.lacking)

@@ -28,15 +28,15 @@ from pyramidion.errors import StateError, StorageError
 from pyramidion.storage.hot import Step
 from pyramidion.storage.outbox import Untold
 from pyramidion.storage.spells import doubted
+from pyramidion.store.change import Also
 from pyramidion.store.clocks import ALARM, FOLLOWS, LIMIT, SECOND, Alarm, StoreClock
 from pyramidion.store.contributions import People
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.lifecycle import Lifecycle, call_all, raise_first
 from pyramidion.store.recovery import recall
 from pyramidion.store.reseed import end_windows
 from pyramidion.store.windows import NEVER
 
 FAR = 1 << 62
-KEPT = "state IN ('opening', 'populating', 'sealed', 'retired')"
 
 
 class Move(NamedTuple):
@@ -64,7 +64,7 @@ class Timekeeping:
 
     def _hold(self, alarm: Alarm) -> None:
         """Have rows go to steps and windows that took none before."""
-        self._store.hot.first, self._store.windows.first = alarm.step, alarm.window
+        self._store.hot.first, self._store.open_sets.first = alarm.step, alarm.window
 
     def note(self, *, again: bool = False) -> None:
         """Note an alarm, once or ``again``: in the catalogue, and for the audit log.
@@ -75,7 +75,7 @@ class Timekeeping:
         if alarm is None or (self._noted and not again):
             return
         if not alarm.step:
-            step, window = int(store.catalogue.about("next_step", "1")), store.next_window()
+            step, window = int(store.catalogue.about("next_step", "1")), store.sets.next_window()
             self._clock.alarm = alarm = replace(alarm, step=step, window=window)
             self._hold(alarm)
         with suppress(StorageError), store.catalogue.transaction():
@@ -112,21 +112,17 @@ class Timekeeping:
             with self._at(move):
                 self._change(move, why)
                 self._settle(move)
-            for call in self._store.changed:
-                call("")
+            raise_first(call_all([each.tables_published for each in self._store.observers]))
 
     def _change(self, move: Move, why: str) -> None:
         """Set the time in the catalogue, in one transaction."""
-        dead = list[int]()
-
-        def confirmed() -> None:
-            self._confirmed(move, why, dead)
-
+        dead = list[int]()  # filled by the edit itself, within the transaction
+        confirmed = Also(lambda: self._confirmed(move, why, dead), keys=dead)
         if self._passes_border(move):
-            end_windows(self._store, why, move.now, also=confirmed, keys=dead)
+            end_windows(self._store, why, move.now, [confirmed])
         else:
             with self._store.catalogue.transaction():
-                confirmed()
+                confirmed.run()
 
     @contextmanager
     def _at(self, move: Move) -> Iterator[None]:
@@ -151,14 +147,14 @@ class Timekeeping:
             raise StateError("the clocks agree, so there is nothing to settle; advance the store")
 
     def _release(self) -> None:
-        self._store.hot.first = self._store.windows.first = 0
+        self._store.hot.first = self._store.open_sets.first = 0
         self._noted = False
 
     # --- dates --------------------------------------------------------------------------------
 
     def _passes_border(self, move: Move) -> bool:
         """Whether windows would take rows of a time that is not theirs."""
-        slots = self._store.windows.slots
+        slots = self._store.open_sets.slots
         if move.now < move.was:
             return True
         return slots is not None and slots.at(move.was) != slots.at(move.now)
@@ -206,9 +202,10 @@ class Timekeeping:
             doubted(self._store.catalogue, since, move.now)
 
     def _date_windows(self, move: Move) -> None:
-        catalogue, slots = self._store.catalogue, self._store.windows.slots
-        query = f"SELECT * FROM windows WHERE {KEPT} AND (number >= ? OR start > ?)"  # noqa: S608
-        for row in catalogue.all(query, move.window, move.now):
+        sets, slots = self._store.sets, self._store.open_sets.slots
+        for row in sets.windows("opening", "populating", "sealed", "retired"):
+            if row["number"] < move.window and (row["start"] or 0) <= move.now:
+                continue
             if slots is None:
                 start = min((row["start"] or move.now) + move.later, move.now)
                 slot, stop = row["slot"], row["stop"]
@@ -216,10 +213,7 @@ class Timekeeping:
                 later = max(0, slots.at(move.now) - slots.at(move.was))
                 slot = min(row["slot"] + later, slots.at(move.now))
                 start, stop = slots.start(slot), slots.stop(slot)
-            catalogue.run(
-                "UPDATE windows SET slot = ?, start = ?, stop = ? WHERE number = ?",
-                *(slot, start, stop, row["number"]),
-            )
+            sets.set_dates(row["number"], slot, start, stop)
 
     def _steps(self, move: Move) -> list[Step]:
         return [
@@ -237,12 +231,13 @@ class Timekeeping:
         store = self._store
         for step in self._steps(move):
             step.start = self._start_of(step, move)
-        for window in store.windows.all():
-            query = "SELECT slot, start, stop FROM windows WHERE number = ?"
-            ((window.slot, window.start, window.stop),) = store.catalogue.all(query, window.number)
+        for window in store.open_sets.windows():
+            row = store.sets.row(window.id)
+            if row is not None:
+                window.slot, window.start, window.stop = row["slot"], row["start"], row["stop"]
         self._clock.confirm(move.now)
         self._release()
         store.forget_dates()
         if move.now < move.was:
-            store.windows.passed = NEVER
+            store.open_sets.passed = NEVER
             recall(store)

@@ -41,7 +41,7 @@ from pyramidion.rows.observations import Observations
 from pyramidion.storage.hot import Step
 from pyramidion.storage.spells import registered, unregistered
 from pyramidion.storage.versions import STRETCH, drawn, dropped
-from pyramidion.store.lifecycle import Leaving, Lifecycle
+from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
 from pyramidion.store.snapshots import Serving
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Lesson(NamedTuple):
     """1/p of each row where the schema names a propensity, else None."""
 
 
-class Training:
+class Training(Observer):
     """All models of one store."""
 
     def __init__(self, store: Lifecycle, serving: Serving) -> None:
@@ -97,9 +97,6 @@ class Training:
             for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
             if (model := self._recalled(row["name"], row["recipe"])) is not None
         }
-        store.changed.append(self._changed)
-        store.leaving.append(self._leaving)
-        store.parting.append(self._parting)
 
     def _recalled(self, name: str, recipe: str) -> Model | None:
         try:
@@ -219,8 +216,15 @@ class Training:
         """Train one model again, now."""
         self._install(self._taught([self.model(name)], now).values())
 
-    def _changed(self, _: str) -> None:
-        """The complete tables are others. Who used one that is gone goes with it."""
+    def tables_published(self) -> None:
+        """The complete tables are others: models are stale, and those of a lost table go."""
+        self._tables_changed()
+
+    def tables_withdrawn(self, why: str) -> None:  # noqa: ARG002
+        """The same."""
+        self._tables_changed()
+
+    def _tables_changed(self) -> None:
         complete = self._store.served
         tables = set() if complete is None else set(map(bare, complete.layout.index))
         with self._learning:
@@ -231,7 +235,7 @@ class Training:
                 self._models[name] = replace(model, workload=workload, stale=True)
             self._forget(lambda fitted: not fitted.tables <= tables)
 
-    def _leaving(self, leaving: Leaving) -> None:
+    def rows_leaving(self, leaving: Leaving) -> None:
         """Rows leave or windows retire: train on what stays, and let go of the old models."""
         old, why = dict(self._models), ASLEEP if self.asleep else UNTRAINED
         new = {  # that it failed tells of the rows that it failed on, and goes with them
@@ -247,7 +251,7 @@ class Training:
         finally:  # whatever failed: nothing that saw a leaving row stays
             self._replace_all(new.values())
 
-    def _parting(self) -> None:
+    def person_leaving(self) -> None:
         """Rows of a person go: what learned from them goes first, and is trained again later."""
         self._replace_all([model.gone(UNTRAINED) for model in self._models.values()])
 

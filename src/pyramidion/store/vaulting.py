@@ -5,7 +5,7 @@ What a vault is made of needs an extra, so it is imported only where a store has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.extras import refuse_missing
+from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.outbox import Untold
+from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.erase_person import checked_person
 from pyramidion.store.lifecycle import Lifecycle
 
@@ -66,7 +68,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         store.hot,
         store.settings,
         store.arrivals,
-        store.erase,
+        partial(_erase, store),
         now,
         store.present,
         folder,
@@ -74,8 +76,22 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         store.schema.time,
     )
     vault: Vault = _part("vault").Vault(told, surroundings)
-    store.erasing.append(lambda _: vault.losing())
+    store.with_erasures = (*store.with_erasures, Also(vault.losing))
     return vault
+
+
+def _erase(
+    store: Lifecycle,
+    gone: Deleted,
+    why: str,
+    now: int,
+    *,
+    keys: Sequence[int],
+    before: Callable[[], None],
+) -> None:
+    """Destroy keys of the vault's files, and change what the catalogue says of these."""
+    erase = Erasure(gone, why)
+    apply(store, Change("vault_erase", edits=[Also(before, keys=keys)], erase=erase), now)
 
 
 def erase_from_vault(

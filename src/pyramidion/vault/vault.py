@@ -26,6 +26,7 @@ from pyramidion.storage.disk import remove
 from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.outbox import MOST_WHY
+from pyramidion.storage.table_sets import TableSets
 from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
 from pyramidion.vault.custody import PrivateKey, PublicKey
@@ -303,8 +304,7 @@ class Vault:
         No row arrives after its window ended, so rows of erased windows arrived before the last
         of these did.
         """
-        query = "SELECT stop FROM windows WHERE state = 'erased' AND rows > 0"
-        erased = self._catalogue.all(query)
+        erased = [row for row in TableSets(self._catalogue).windows("erased") if row["rows"]]
         ends = [HIGHEST if row["stop"] is None else row["stop"] for row in erased]
         last = max(ends, default=LOWEST)
         query = "SELECT coalesce(sum(rows), 0) FROM batches WHERE number <= ? AND arrived < ?"

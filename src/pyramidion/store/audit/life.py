@@ -18,6 +18,7 @@ from pyramidion.privacy.ledger import WindowReport
 from pyramidion.storage.ciphers import opened
 from pyramidion.store.audit.canaries import Canaries, Flags, Words, counts
 from pyramidion.store.audit.trial import Cells, Trial
+from pyramidion.store.transitions import checkpoint_tables
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def lived(made: Trial, canaries: Canaries) -> Life:
     files = _Files(made)
     states = [(made.on_disk(number), np.zeros_like(half))]
     made.observe(canaries.rows(first))
-    made.lifecycle.checkpoint(window)
+    checkpoint_tables(made.lifecycle, window, made.store.now)
     files.look()
     states.append((made.on_disk(number), first))
     made.observe(canaries.rows(second))
@@ -102,7 +103,7 @@ class _Files:
 
     def superseded(self) -> tuple[int, int]:
         """Copies that are no longer current, and how many of them some key opens."""
-        current = {row["file"] for row in self._ask("SELECT file FROM arenas WHERE current = 1")}
+        current = self._tables.current_names()
         old = {name: data for name, data in self._copies.items() if name not in current}
         keys = [self._keys.get(row["id"]) for row in self._ask("SELECT id FROM keys")]
         opens = [any(_opens(key, data, name) for key in keys) for name, data in old.items()]

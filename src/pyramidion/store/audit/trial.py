@@ -24,11 +24,12 @@ from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import StateError
 from pyramidion.privacy.ledger import WindowReport
+from pyramidion.storage.table_sets import window_id
 from pyramidion.store.audit.canaries import Words
 from pyramidion.store.audit.ways import ways
 from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.pyramid import Pyramid
-from pyramidion.store.windows import Window
+from pyramidion.store.windows import TableSet
 
 DAY = 86_400
 START = 1_000 * DAY  # where a window begins, whatever their length here
@@ -87,12 +88,13 @@ class Trial:
         if kept is not None:
             kept.result()
 
-    def open(self) -> Window:
+    def open(self) -> TableSet:
         """Open the current window before a row comes, as the store prepares the next one."""
-        slots, now = self.lifecycle.windows.slots, self.store._now()
+        slots, now = self.lifecycle.open_sets.slots, self.store._now()
         if slots is None:
             raise StateError("the windows of an audit end by time; use settings of `for_trial`")
-        return self.lifecycle.populating[self.lifecycle.open(slots.at(now), now)]
+        number = self.store._opener.open(slots.at(now), now)
+        return self.lifecycle.open_sets.sets[window_id(number)]
 
     def pass_days(self, days: int) -> None:
         """Let time pass, and have done what is due."""
@@ -113,7 +115,7 @@ class Trial:
     def on_disk(self, window: int) -> Cells:
         """The state of a populating or sealed window that is on the disk."""
         tables = self.lifecycle.tables
-        (row,) = (r for r in tables.current("checkpoint", "sealed") if r["window"] == window)
+        (row,) = (r for r in tables.current("checkpoint", "sealed") if r["number"] == window)
         return cells_of(tables.of(row))
 
     def released(self) -> Arena:

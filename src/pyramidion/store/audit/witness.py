@@ -58,8 +58,8 @@ class Witness:
     def _charged_node(self, window: int, level: int, born: Birth) -> bool:
         """Whether the window that begins a node has paid for a node of this level."""
         query = (
-            "SELECT amount FROM ledger JOIN nodes ON purpose = 'node ' || number "
-            "WHERE window = ? AND kind = 'node' AND nodes.state = 'opening' AND level = "
+            "SELECT amount FROM ledger JOIN table_sets ON purpose = 'node ' || number "
+            "WHERE window = ? AND kind = 'node' AND state = 'opening' AND level = "
         )
         found = [Fraction(amount) for (amount,) in self._committed(f"{query}{level}", window)]
         _, budget = budget_of(self.store.settings)
@@ -70,7 +70,7 @@ class Witness:
         found = {name: Fraction(amount) for name, amount in self._committed(query, window)}
         _, budget = budget_of(self.store.settings)
         owed = {name: share * budget for name, share in born.shares.items()}
-        files = self._committed("SELECT file FROM arenas WHERE window = ?", window)
+        files = self._committed("SELECT file FROM arenas WHERE level = 0 AND number = ?", window)
         return found == owed and not files
 
     def _acknowledge(self, real: Callable[..., Any], *given: Any) -> Any:
@@ -79,19 +79,18 @@ class Witness:
         return real(*given)
 
     def _durable(self, window: int) -> bool:
-        """Its own noise, and that of all nodes that take its rows."""
-        own = "SELECT file FROM arenas WHERE window = ? AND kind = 'checkpoint' AND current = 1"
-        over = (
+        """Whether the noise of a window is, and that of all nodes that count its rows."""
+        query = (
             "SELECT coalesce(max(file), '') FROM members LEFT JOIN arenas "
-            "ON arenas.node = members.node AND kind = 'checkpoint' AND current = 1 "
-            "WHERE members.window = ? GROUP BY members.node"
+            "ON arenas.level = members.level AND arenas.number = members.number "
+            "AND kind = 'checkpoint' AND current = 1 "
+            "WHERE members.window = ? GROUP BY members.level, members.number"
         )
         folder = self.store._lifecycle.tables.folder
-        files = [folder / name for (name,) in self._committed(own, window)]
+        files = [folder / name for (name,) in self._committed(query, window)]
         levels = self.store.settings.levels
-        nodes = [folder / name for (name,) in self._committed(over, window)]
-        enough = len(nodes) >= (0 if levels is None else levels.depth - 1)
-        return len(files) == 1 and enough and all(file.is_file() for file in (*files, *nodes))
+        enough = len(files) >= (1 if levels is None else levels.depth)
+        return enough and all(file.is_file() for file in files)
 
     def _committed(self, query: str, window: int) -> list[Any]:
         """What another connection sees: what a crash at this moment would leave."""

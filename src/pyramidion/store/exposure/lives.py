@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 
 from pyramidion.storage.deletions import Deleted, Kind
 from pyramidion.storage.spells import Spell, spells
+from pyramidion.storage.table_sets import TableSets
 from pyramidion.store.lifecycle import Lifecycle
 
 LEFT: tuple[Kind, ...] = ("expired",)
@@ -198,8 +199,10 @@ class Lives:
         }
         sealed = _by_number(self.erasures, SEALED, "windows")
         erased = _by_number(self.erasures, LEFT, "windows")
-        for row in self._catalogue.all("SELECT * FROM windows WHERE rows > 0 ORDER BY number"):
+        for row in TableSets(self._catalogue).windows():
             number = row["number"]
+            if not row["rows"]:
+                continue
             seal, end = sealed.get(number), erased.get(number)
             replay = self._replay_of("windows", number)
             frozen, gone = (None if each is None else each.complete for each in (seal, end))
@@ -221,10 +224,7 @@ class Lives:
             row["window"]: row["at"]
             for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
         }
-        members: dict[int, set[int]] = {}
-        for row in self._catalogue.all("SELECT node, window FROM members"):
-            members.setdefault(row["node"], set()).add(row["window"])
-        for number, windows in members.items():
+        for (_, number), windows in TableSets(self._catalogue).members().items():
             end = next((found[number] for found in ended if number in found), None)
             yield NodeLife(
                 number=number,
