@@ -9,7 +9,7 @@ QUICK := $(filter-out %_docs.py %_movielens.py %_project.py, $(wildcard tests/te
 	tests/counts tests/privacy tests/contracts \
 	$(patsubst %, tests/store/test_%.py, bins catalogue format groups hot_window observe people_told \
 		records retention segments snapshots spending training_set weights windows withdraw)
-KERNELS := $(wildcard src/pyramidion/*_kernels.py src/pyramidion/*/*kernels.py)
+KERNELS := $(wildcard src/pyramidion/*/*kernels.py lab/*kernels.py)
 
 .PHONY: help
 help: ## list the targets
@@ -53,7 +53,7 @@ mutants: $(VENV)/warm ## break the rules of privacy one by one, and see a named 
 
 .PHONY: report
 report: $(VENV)/warm ## all figures on the data beside this repository, into docs/report, in an hour; again: what is left
-	$(BIN)/pyramidion evaluate all --data ../shared/data --output docs/report
+	$(BIN)/python -m lab all --data ../shared/data --output docs/report
 	@find docs/report -name report.html -size +4882k -delete # 5 MB: more is not kept
 
 .PHONY: screenshots
@@ -97,6 +97,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/warm: $(VENV)/installed $(KERNELS)
 	@echo "compiling the kernels, once ..."
-	@find src -name '*.nb[ic]' -delete # numba's cache does not see a change in a kernel that another one inlines
+	@find src lab -name '*.nb[ic]' -delete # numba's cache does not see a change in a kernel that another one inlines
 	$(BIN)/python -m pyramidion.cli.warm
+	$(BIN)/python -m lab.warm
 	@touch $@

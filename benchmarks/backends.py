@@ -3,7 +3,7 @@
 One row of 39 features, none of its cells at hand. Its bytes are what the row needs, so the peer is
 redis-py's own pipeline asking for them. What the paper measured (283.69 ms without a cache) is a
 prediction, so beside the features stands a whole one: features from Redis, then the model of a
-service, asked over HTTP, as `pyramidion evaluate latency` does it.
+service, asked over HTTP, as `python -m lab latency` does it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.redis_servers import RedisServer
 
 from benchmarks import rows
 from benchmarks.report import Report, best
+from lab.experiments import latency
+from lab.served import filled, serving
 from pyramidion import Settings
 from pyramidion.counts.far import FarArena
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.evaluate.experiments import latency
-from pyramidion.evaluate.served import filled, serving
 from pyramidion.learn.counting import Counting
 from pyramidion.storage.blocks import Span
 from pyramidion.storage.tables import PublishedTables, TableStore, tables_at

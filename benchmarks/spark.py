@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.report import Report
+from lab.clicks import generate, schema
 from pyramidion import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
-from pyramidion.evaluate.clicks import generate, schema
 from pyramidion.privacy.birth import Birth
 from pyramidion.rows.observations import Door
 

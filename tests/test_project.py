@@ -61,7 +61,7 @@ def test_every_extra_has_an_exact_version_in_the_constraints(root: Path) -> None
 
 def test_the_extras_are_all_there(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    extras = "cassandra client demo dev evaluate models redis serve spark vault"
+    extras = "cassandra client demo dev models redis serve spark vault"
     assert sorted(project["optional-dependencies"]) == extras.split()
 
 

@@ -24,6 +24,9 @@ an observation. ``status`` is the HTTP status the service answers with.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.util import find_spec
+
 
 class PyramidionError(Exception):
     """The root: ``except PyramidionError`` catches everything this package raises on purpose."""
@@ -147,3 +150,18 @@ class UnreachableError(PyramidionError, ConnectionError):
     """A service that does not answer, or whose answer is not one of ours."""
 
     status = 503
+
+
+def refuse_missing(what: str, packages: Iterable[str], extra: str) -> None:
+    """Raise `SchemaError` if a package that ``what`` needs is not installed.
+
+    ``extra`` is the extra of pyramidion that installs these packages; the message names it.
+
+    >>> refuse_missing("the demo", ["math", "json"], "demo")
+    """
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise SchemaError(
+            f"{what} needs {' and '.join(missing)}, not installed here; "
+            f"pip install 'pyramidion[{extra}]'"
+        )

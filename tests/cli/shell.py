@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from argparse import ArgumentParser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,11 @@ class Shell:
         """Run a command in this process."""
         return self.main(*self.words(command, *arguments, now=now))
 
-    def main(self, *words: str) -> Done:
-        """Run any words in this process."""
+    def main(self, *words: str, parser: ArgumentParser | None = None) -> Done:
+        """Run any words in this process, as ``pyramidion`` or another parser understands them."""
         self._capsys.readouterr()
         try:
-            code = main(words)
+            code = main(words, parser)
         except SystemExit as end:  # argparse leaves so
             code = int(end.code or 0)
         return Done(code, *self._capsys.readouterr())

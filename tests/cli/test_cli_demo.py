@@ -103,7 +103,7 @@ def test_the_machine_readable_table_has_what_the_printed_one_has(quick: Any) -> 
 
 
 def test_a_missing_extra_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyramidion.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("pyramidion.errors.find_spec", lambda name: None)
     done = shell.main("demo", "--output", str(shell.folder / "plots"))
     assert done.code == 2
     assert "pip install 'pyramidion[demo]'" in done.err

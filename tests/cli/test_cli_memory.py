@@ -12,7 +12,7 @@ import pytest
 PRINTS = """
 import ctypes, resource, sys
 import pyramidion.cli.program as program
-program.main = lambda: print(
+program.main = lambda **_: print(
     ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), *resource.getrlimit(resource.RLIMIT_CORE)
 )
 sys.argv = ["pyramidion"]

@@ -88,7 +88,7 @@ def test_the_hot_window_is_less_than_a_tenth_of_the_year() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "pyramidion.extras.find_spec", lambda name: None if name == "lightgbm" else 1
+        "pyramidion.errors.find_spec", lambda name: None if name == "lightgbm" else 1
     )
     with pytest.raises(SchemaError, match=r"needs lightgbm.*pip install 'pyramidion\[demo\]'"):
         check_installed()

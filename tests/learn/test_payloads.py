@@ -392,7 +392,7 @@ def test_predicting_what_was_exported_needs_no_vowpal_wabbit(tmp_path: Path) -> 
 
 def test_the_library_of_a_format_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = partial(_gone, names={"skops", "lightgbm"})
-    monkeypatch.setattr("pyramidion.extras.find_spec", gone)
+    monkeypatch.setattr("pyramidion.errors.find_spec", gone)
     for call in (
         lambda: payloads_skops.written(fitted(LogisticRegression())),
         lambda: payloads_skops.read(b""),

@@ -26,7 +26,6 @@ traceback. Everything heavy is imported by the command that needs it, so
     audit_log   what was done with a store: show, verify, export
     demo        a year of flights, and plots; live: the same, served while it flows
     scratch     temporary directories of which nothing is left
-    evaluate    the paper's figures, and a report
     progress    bars, remarks, and a stop that loses nothing
 """
 

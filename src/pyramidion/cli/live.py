@@ -19,8 +19,7 @@ from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, ours_t
 from pyramidion.cli.progress import bar, remark, warn
 from pyramidion.cli.scratch import hear_nothing, scratch
 from pyramidion.cli.serve import PORT, ROLES, SERVED
-from pyramidion.errors import PyramidionError, StorageError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import PyramidionError, StorageError, refuse_missing
 
 if TYPE_CHECKING:
     from pyramidion.demo.flights import Flights

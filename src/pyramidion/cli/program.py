@@ -17,7 +17,6 @@ from pyramidion.cli import (
     demo,
     edge,
     erasing,
-    evaluate,
     exposure,
     intrusion,
     live,
@@ -41,7 +40,7 @@ MISTAKE, UNUSABLE, UNPAID, INTERRUPTED, UNREAD = 2, 3, 4, 130, 141
 """Exit codes; docs/command-line.md says what each means."""
 
 
-def run() -> NoReturn:
+def run(parser: argparse.ArgumentParser | None = None) -> NoReturn:
     """Run one command as a program, and end the process.
 
     The interpreter is not taken down first. Arrow's threads may still let go of bytes that
@@ -49,18 +48,21 @@ def run() -> NoReturn:
     whole process with it: exit code 134 for a command that had worked.
     """
     protect()  # every command has keys or rows in its memory
-    code = main()
+    code = main(parser=parser)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(argv: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Another ``parser`` than that of ``pyramidion`` must set ``run`` for what it parses.
+    """
     try:
         try:
-            arguments = _parser().parse_args(argv)
+            arguments = (parser or _parser()).parse_args(argv)
             code: int | None = arguments.run(arguments)
         finally:
             sys.stdout.flush()
@@ -122,5 +124,4 @@ def _parser() -> argparse.ArgumentParser:
     audit.add(commands)
     demo.add(commands)
     live.add(commands)
-    evaluate.add(commands)
     return parser

@@ -14,7 +14,7 @@ from pyramidion.cli.limits import add_limits, limits_of, number
 from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt, say_erased
 from pyramidion.cli.progress import warn
 from pyramidion.cli.text import date, table
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import refuse_missing
 
 if TYPE_CHECKING:
     from pyramidion.web.limits import Limits

@@ -15,7 +15,6 @@ from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.config.settings import Settings
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.counts.selection import Coded
-from pyramidion.evaluate import clicks
 from pyramidion.learn.counting import Counting
 from pyramidion.learn.warming import KINDS, predict, sample_rows, sample_schema, sample_settings
 from pyramidion.rows.observations import Door
@@ -61,7 +60,6 @@ def warm() -> None:
     coded = Coded(np.zeros((3, 4), np.uint32), np.zeros(4, np.int64), np.array([512, 512]))
     coded.scores([((0, 1), (2,))])
     _count_people(rows)
-    clicks.generate(1_000, drift=1.0, interactions=1).table(0, 10)
 
 
 if __name__ == "__main__":

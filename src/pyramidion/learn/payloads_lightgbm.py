@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from pyramidion.errors import FormatError, SchemaError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import FormatError, SchemaError, refuse_missing
 
 BROKEN = "an exported model of LightGBM is damaged; export it again"
 

@@ -20,8 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import all_estimators
 
-from pyramidion.errors import FormatError, SchemaError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import FormatError, SchemaError, refuse_missing
 from pyramidion.learn.keepers import parts
 
 SCHEMA = "schema.json"

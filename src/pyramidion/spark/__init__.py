@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import refuse_missing
 
 __all__ = ["Counted", "ParquetFiles", "count", "count_into", "featurize", "stream", "training_set"]
 

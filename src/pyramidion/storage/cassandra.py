@@ -31,8 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pyramidion.errors import PyramidionError, StorageError, UnreachableError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import PyramidionError, StorageError, UnreachableError, refuse_missing
 from pyramidion.storage.blocks import Span
 from pyramidion.storage.cassandra_url import CassandraUrl
 from pyramidion.storage.tables import TableStore

@@ -25,8 +25,8 @@ from pyramidion.errors import (
     SchemaError,
     StorageError,
     UnreachableError,
+    refuse_missing,
 )
-from pyramidion.extras import refuse_missing
 from pyramidion.storage.blocks import Span
 from pyramidion.storage.tables import TableStore
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from pyramidion.errors import SchemaError, StorageError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import SchemaError, StorageError, refuse_missing
 from pyramidion.storage.ciphers import Buffer
 from pyramidion.storage.disk import explained, sync, write_all
 from pyramidion.storage.fault_points import reach

@@ -9,7 +9,7 @@ answers     what comes back
 
 from __future__ import annotations
 
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import refuse_missing
 
 refuse_missing("the client", ["httpx", "msgspec"], "client")
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from starlette.responses import FileResponse, Response
 
-from pyramidion.errors import MissingError
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import MissingError, refuse_missing
 from pyramidion.web.dashboard.rendering import ENVIRONMENT
 from pyramidion.web.refusals import refusal
 

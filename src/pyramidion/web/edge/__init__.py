@@ -10,7 +10,7 @@ server      the process: an address, a stop that finishes what was asked
 
 from __future__ import annotations
 
-from pyramidion.extras import refuse_missing
+from pyramidion.errors import refuse_missing
 
 refuse_missing(
     "an edge",
