@@ -22,7 +22,7 @@ from tests.redis_servers import RedisServer
 from benchmarks import rows
 from benchmarks.report import Report, best
 from lab.experiments import latency
-from lab.served import filled, serving
+from lab.service_process import filled, serving
 from pyramidion import Settings
 from pyramidion.counts.far import FarArena
 from pyramidion.counts.snapshot import Snapshot

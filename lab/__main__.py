@@ -30,10 +30,10 @@ from pyramidion.config.durations import microseconds
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
-    from lab.beside import Beside
+    from lab.comparison import Comparison
     from lab.datasets import DataSet
-    from lab.kept import Kept, Measured
     from lab.points import Figure, Job
+    from lab.result_files import Measured, ResultFile
 
 ALL = "all"
 ALL_CLICKS = 300_000
@@ -285,34 +285,34 @@ def _measured(
 
     Jobs are shared with other figures; where all is to be measured again, with those of this run.
     """
-    from lab import kept, running
+    from lab import result_files, runner
 
     command = _command(arguments, figure)
     again = arguments.again and figure.slug not in done
-    jobs = needed(arguments, jobs, set() if again else kept.done(output, figure.slug))
-    plan = kept.Plan(figure, [job.key for job in jobs], command)
+    jobs = needed(arguments, jobs, set() if again else result_files.done(output, figure.slug))
+    plan = result_files.Plan(figure, [job.key for job in jobs], command)
     lending = (
         list(done)
         if arguments.again
-        else [found.figure.slug for found in kept.all_measured(output)]
+        else [found.figure.slug for found in result_files.all_measured(output)]
     )
-    lenders = [kept.place(output, slug) for slug in lending if slug != figure.slug]
-    run = kept.here(time.time(), command)
-    results = kept.Kept(output, plan, run, again=again, lenders=lenders)
-    left = running.waiting(jobs, results)
+    lenders = [result_files.place(output, slug) for slug in lending if slug != figure.slug]
+    run = result_files.here(time.time(), command)
+    results = result_files.ResultFile(output, plan, run, again=again, lenders=lenders)
+    left = runner.waiting(jobs, results)
     if len(left) < len(jobs) and figure.slug not in done:
         told = f"{len(jobs) - len(left)} of {several(len(jobs), 'job')} were done before"
         remark(arguments, f"{figure.slug}: {told}")
     try:
         with _bar(arguments, figure.slug, sum(job.cost for job in left)) as progress:
-            running.run(jobs, results, progress, lambda: time.perf_counter() < until)
+            runner.run(jobs, results, progress, lambda: time.perf_counter() < until)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stopped(jobs, results)) from None
     results.keep_only(plan.jobs)
-    return kept.measured(results.path)
+    return result_files.measured(results.path)
 
 
-def _stopped(jobs: Sequence[Job], results: Kept) -> str:
+def _stopped(jobs: Sequence[Job], results: ResultFile) -> str:
     done = sum(results.get(job) is not None for job in jobs)
     return (
         f"stopped with {done} of {several(len(jobs), 'job')} of {results.plan.figure.slug} done; "
@@ -349,10 +349,10 @@ def _terminable() -> Iterator[None]:
 
 def _reported(output: Path, latest: Measured, order: Sequence[str]) -> None:
     """Draw a figure, and report all of a folder, also those of earlier runs."""
-    from lab import kept, plots, report
+    from lab import plots, report, result_files
 
     plots.draw(latest.figure, latest.points, output)
-    found = kept.all_measured(output)
+    found = result_files.all_measured(output)
     ranks = {name: rank for rank, name in enumerate(order)}
     found.sort(key=lambda measured: ranks.get(measured.figure.name, len(ranks)))
     for measured in found:
@@ -367,9 +367,9 @@ def _reported(output: Path, latest: Measured, order: Sequence[str]) -> None:
 def _summed_up(measured: Measured) -> str:
     """A figure as a table: each mean, with the paper's number and the target where they stand."""
     from lab.axes import number
-    from lab.beside import compared, times
+    from lab.comparison import compared, times
     from lab.report import shown
-    from lab.running import means
+    from lab.runner import means
 
     figure = measured.figure
     found = compared(figure, measured.points)
@@ -391,7 +391,7 @@ def _summed_up(measured: Measured) -> str:
     return f"{summary}{faster}\n" if faster else summary
 
 
-def _other(beside: Beside) -> list[str]:
+def _other(beside: Comparison) -> list[str]:
     """What one line is worth beside another, as a row."""
     from lab.axes import number
     from lab.report import ours
@@ -413,9 +413,9 @@ def _plain(done: Sequence[Measured], output: Path) -> dict[str, Any]:
 
 
 def _plain_figure(measured: Measured, output: Path) -> dict[str, Any]:
-    from lab import kept
-    from lab.beside import compared
-    from lab.running import means
+    from lab import result_files
+    from lab.comparison import compared
+    from lab.runner import means
 
     figure = measured.figure
     lines = means(measured.points, figure.shows)
@@ -430,7 +430,7 @@ def _plain_figure(measured: Measured, output: Path) -> dict[str, Any]:
         "missing": measured.missing,
         "command": measured.plan.command,
         "plot": str(output / f"{figure.slug}.png"),
-        "results": str(kept.place(output, figure.slug)),
+        "results": str(result_files.place(output, figure.slug)),
     }
 
 

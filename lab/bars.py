@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.axes import number
 from lab.points import Figure
-from lab.running import Mean
+from lab.runner import Mean
 from pyramidion.demo.plots import INK, PALE
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lab import bars
 from lab.axes import Across, Upright, number, spread_out
 from lab.points import OF_SEEDS, Figure, Point, Reference
-from lab.running import Mean, means
+from lab.runner import Mean, means
 from pyramidion.demo.plots import INK, PALE, STYLE
 
 if TYPE_CHECKING:

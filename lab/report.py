@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import paper, paper_tables, shortfalls
+from lab import caveats, paper, paper_tables
 from lab.axes import number
-from lab.beside import Beside, compared, times
-from lab.kept import Measured, Run
+from lab.comparison import Comparison, compared, times
 from lab.points import Point
-from lab.running import Mean, means
+from lab.result_files import Measured, Run
+from lab.runner import Mean, means
 
 TITLE = "Pyramidion: the paper's questions, measured"
 STYLE = """\
@@ -203,7 +203,7 @@ def section(measured: Measured, folder: Path) -> list[Block]:
         blocks.append(Words(f"Unfinished: {measured.missing} of its jobs are still to be done."))
     finding = paper.FINDINGS.get(figure.name, "")
     blocks += [Words(text) for text in (figure.text, finding and f"The paper: {finding}") if text]
-    short = shortfalls.SHORTFALLS.get(figure.name, "")
+    short = caveats.SHORTFALLS.get(figure.name, "")
     blocks += [Words(f"Where it falls short: {short}")] if short else []
     blocks += [Words(told) for told in [_baselines(measured)] if told]
     beside = compared(figure, measured.points)
@@ -230,7 +230,7 @@ def _further(measured: Measured) -> list[Block]:
 BESIDE = ("series", "at", "paper", "ours", "target", "verdict", "where in the paper")
 
 
-def _told(beside: Beside) -> list[str]:
+def _told(beside: Comparison) -> list[str]:
     return [
         beside.series,
         _place(beside),
@@ -242,13 +242,13 @@ def _told(beside: Beside) -> list[str]:
     ]
 
 
-def _place(beside: Beside) -> str:
+def _place(beside: Comparison) -> str:
     if beside.x is not None:
         return number(beside.x)
     return "its best" if beside.of else "on average"
 
 
-def ours(beside: Beside) -> str:
+def ours(beside: Comparison) -> str:
     """Our number, and where it was measured if that is not the same place."""
     if beside.ours is None:
         return "-"

@@ -8,7 +8,7 @@ asked about future rows with `Pyramid.snapshot`.
 A store of many windows reads weights from one window and uses them from the next one on. Where
 the past is one window, there is none to read from. As in the paper, its oldest rows are then set
 *aside*: weights are read from them with all of their budget, they are not counted, and the rest
-is counted by these weights (`lab.aside`). Groups are chosen so, too; or from all
+is counted by these weights (`lab.holdout`). Groups are chosen so, too; or from all
 rows, for a share of their budget, as of a history that is there before it is counted; or by the
 store itself, from its first window.
 
@@ -35,9 +35,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from lab.aside import chosen_groups, coded_rows, private_shares
 from lab.count_models import CountModel, mechanism, shares
 from lab.datasets import DataSet
+from lab.holdout import chosen_groups, coded_rows, private_shares
 from lab.raw_results import Range, labels, loss
 from pyramidion.config.schema import Categorical, Schema
 from pyramidion.config.settings import Settings

@@ -25,7 +25,7 @@ from lab.datasets import DataSet
 from lab.experiments.experiment import QUICK, Experiment
 from lab.paper import LATENCIES, references
 from lab.points import Figure, Job, Point
-from lab.served import Line, filled, redis, serving
+from lab.service_process import Line, filled, redis, serving
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
 

@@ -4,7 +4,7 @@ Who counts no groups pays for no choice: the line to beat counts *all* rows with
 budget. Groups are chosen from all rows, for a share of their budget; or by the store itself from
 its first window, to be compared with a store of as many windows that chooses none; or from the
 oldest rows, which are set aside for that with all of their budget and not counted (see
-`lab.aside`). Lines of the last kind all count the same rest, without groups, too.
+`lab.holdout`). Lines of the last kind all count the same rest, without groups, too.
 Every line learns from the same hot rows. Generated clicks have
 planted interactions under the name ``clicks-pairs``; ``recall`` shows how many of them each way to
 choose finds, by ε and rows.
@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Any
 
 from lab import clicks
-from lab.aside import chosen_groups, coded_rows
 from lab.count_models import LOGISTIC, TREES, models
 from lab.datasets import DataSet
 from lab.experiments.experiment import LARGE, QUICK, Experiment, baseline, store
 from lab.experiments.q2 import hot
+from lab.holdout import chosen_groups, coded_rows
 from lab.paper import references
 from lab.points import Figure, Job, Point
 from lab.stores import DELTA, Setup

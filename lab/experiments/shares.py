@@ -5,7 +5,7 @@ Equal shares, or shares by weights that are read privately (the paper's ``propor
 noise, with the paper's ratio and with estimates that know the noise.
 
 The past is one window, so weights come from its oldest rows, which are set aside for them with
-all of their budget and not counted, as in the paper: see `lab.aside`. (A store
+all of their budget and not counted, as in the paper: see `lab.holdout`. (A store
 of many windows does the same by itself: a window in so many pays for the weights of later ones.)
 All lines, those of equal shares too, count the same rest of the past.
 """

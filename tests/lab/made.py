@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.kept import Kept, Measured, Plan, Run, measured
 from lab.points import Figure, Job, Point, Reference
+from lab.result_files import Measured, Plan, ResultFile, Run, measured
 
 RUN = Run({"pyramidion": "1.2.3", "numpy": "2"}, "2 cores, 8 GB memory", "1970-01-02", "some words")
 TREES = "counts: boosted trees"
@@ -52,10 +52,10 @@ class Told:
         self.names.append(s)
 
 
-def kept(folder: Path, jobs: Sequence[Job], **given: Any) -> Kept:
+def kept(folder: Path, jobs: Sequence[Job], **given: Any) -> ResultFile:
     """The results of the figure."""
     keys = [job.key for job in jobs]
-    return Kept(folder, Plan(given.pop("figure", figure()), keys, "again this"), RUN, **given)
+    return ResultFile(folder, Plan(given.pop("figure", figure()), keys, "again this"), RUN, **given)
 
 
 def made(folder: Path, points: Sequence[Point], **given: Any) -> Measured:

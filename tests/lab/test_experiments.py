@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab import aside, experiments, stores
-from lab.beside import compared
+from lab import experiments, holdout, stores
+from lab.comparison import compared
 from lab.count_models import CountModel, logistic, models
 from lab.datasets import DataSet, kind
 from lab.experiments import (
@@ -34,12 +34,12 @@ from lab.experiments import (
     windows,
 )
 from lab.experiments.experiment import LARGE, Experiment, store
-from lab.kept import Kept, Plan
 from lab.paper import REFERENCES
 from lab.points import Figure, Job, Point
 from lab.raw_models import BASELINE, PAPER
 from lab.raw_results import RawModel, RawResult
-from lab.running import run
+from lab.result_files import Plan, ResultFile
+from lab.runner import run
 from lab.stores import Lesson, Lost, Setup
 from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
@@ -450,7 +450,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> DataSet:
 
 def measured(asked: Experiment, data: DataSet, folder: Path) -> tuple[Figure, list[Point]]:
     figure, jobs = planned(asked, data, quick=True, seeds=1)
-    return figure, run(jobs, Kept(folder, Plan(figure, keys(jobs)), RUN), Told())
+    return figure, run(jobs, ResultFile(folder, Plan(figure, keys(jobs)), RUN), Told())
 
 
 @pytest.mark.parametrize("name", [*RATIOS, "retraining"])
@@ -704,7 +704,7 @@ def test_a_choice_for_a_share_of_the_budget_is_asked_of_all_rows_for_that_share(
         asked.append((coded.came, budget))
         return [(0, 1)]
 
-    monkeypatch.setattr(aside, "select", select)
+    monkeypatch.setattr(holdout, "select", select)
     setup = Setup(0.1, epsilon=1.0, mechanism="laplace", groups=1, knobs={"buckets": 64})
     for changed in ({"paying": 0.25}, {"aside": 0.5}):
         with stores.counted(small(4_000), setup.but(**changed)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import kept, report
+from lab import report, result_files
 from lab.plots import draw
 from pyramidion.demo.plots import STYLE
 from tests.conftest import ROOT
@@ -21,7 +21,7 @@ MOST = 5_000_000
 def flaws(folder: Path) -> list[str]:
     """What is missing of a report, or too much."""
     text = (folder / "report.md").read_text(encoding="utf-8")
-    found = kept.all_measured(folder)
+    found = result_files.all_measured(folder)
     pictures = set(re.findall(r"!\[[^\n]*\]\(([^)]+)\)", text))
     wanted = {f"{measured.figure.slug}.png" for measured in found}
     told = [f"{name} is not shown" for name in wanted - pictures]
@@ -44,7 +44,7 @@ def test_the_report_in_the_documents_is_whole() -> None:
     if not (PLACE / "report.md").exists():
         pytest.skip("there is no report in docs/report; `make report` makes it, in an hour")
     assert flaws(PLACE) == []
-    names = {measured.figure.name for measured in kept.all_measured(PLACE)}
+    names = {measured.figure.name for measured in result_files.all_measured(PLACE)}
     from lab.experiments import ALONE, EXPERIMENTS
 
     assert names == set(EXPERIMENTS) - set(ALONE)
@@ -63,5 +63,5 @@ def test_a_report_without_a_picture_or_with_one_too_many_is_not_whole(
     (tmp_path / "report.html").unlink()
     picture.unlink()
     assert flaws(tmp_path) == ["q1-tiny.png is no picture"]
-    kept.place(tmp_path, "q1-tiny").unlink()
+    result_files.place(tmp_path, "q1-tiny").unlink()
     assert "q1-tiny.png has no numbers" in flaws(tmp_path)

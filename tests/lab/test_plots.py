@@ -14,7 +14,7 @@ from lab import plots
 from lab.axes import Across, Upright, number, spread_out
 from lab.plots import BASELINE, COLOURS, draw
 from lab.points import Point, Reference
-from lab.running import means
+from lab.runner import means
 from pyramidion.demo.plots import STYLE
 from tests.lab.made import TREES, figure
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import paper, report, shortfalls
-from lab.beside import compared
-from lab.kept import Measured
+from lab import caveats, paper, report
+from lab.comparison import compared
 from lab.plots import draw
 from lab.points import Point, Reference
+from lab.result_files import Measured
 from pyramidion.demo.plots import STYLE
 from tests.lab.made import TREES, figure, job, kept, made, points_of
 
@@ -151,7 +151,7 @@ def test_everything_is_escaped(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_figure_says_so(tmp_path: Path) -> None:
-    from lab import kept as module
+    from lab import result_files as module
 
     results = kept(tmp_path, [job(1), job(2)])
     results.put(job(1), points_of(1))
@@ -287,7 +287,7 @@ def test_a_number_may_be_of_something_else_than_a_ratio() -> None:
 def test_every_figure_says_where_it_falls_short_and_what_the_paper_found() -> None:
     from lab.experiments import EXPERIMENTS
 
-    assert set(shortfalls.SHORTFALLS) == set(EXPERIMENTS)
+    assert set(caveats.SHORTFALLS) == set(EXPERIMENTS)
     assert set(paper.FINDINGS) == set(EXPERIMENTS)
 
 
@@ -295,7 +295,7 @@ def test_a_report_has_the_papers_tables_and_where_each_figure_falls_short(
     tmp_path: Path, measured: Measured
 ) -> None:
     page, text = written(tmp_path, measured)
-    for sentence in (shortfalls.SHORTFALLS["q1"], "1.2B", "L2 1.5e-8, learning rate 0.5, 26 bits"):
+    for sentence in (caveats.SHORTFALLS["q1"], "1.2B", "L2 1.5e-8, learning rate 0.5, 26 bits"):
         assert report.plain(sentence) in text
         assert sentence in page
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from lab import aside, stores
-from lab.aside import private_shares
+from lab import holdout, stores
 from lab.count_models import CountModel, logistic, network
 from lab.datasets import DataSet
+from lab.holdout import private_shares
 from lab.stores import Lesson, Setup, counted, lesson, lost, opened, pieces
 from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.config.settings import Settings
@@ -272,7 +272,7 @@ def test_all_of_the_budget_of_the_rows_aside_is_asked_for(
         asked.append((budget, unit, k))
         return {}
 
-    monkeypatch.setattr(aside, "read", watched)
+    monkeypatch.setattr(holdout, "read", watched)
     settings = WEIGHED.but(mechanism="laplace", epsilon=0.25, k=3).settings(data, 600)
     private_shares(data.read(0, 220), data.schema, settings)
     assert asked == [(Fraction(1, 4), "epsilon", 3)]

@@ -103,7 +103,7 @@ def done(folder: Path, slug: str) -> set[str]:
     return set(_read(path)[1]) if path.exists() else set()
 
 
-class Kept:
+class ResultFile:
     """The results of one figure. With ``again``, what was there is forgotten.
 
     Jobs that files of other figures have (``lenders``) are taken over from these.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
-from lab.kept import Kept
 from lab.points import Job, Point
+from lab.result_files import ResultFile
 
 
 class Progress(Protocol):
@@ -28,14 +28,14 @@ class Progress(Protocol):
         """This is being done."""
 
 
-def waiting(jobs: Sequence[Job], kept: Kept) -> list[Job]:
+def waiting(jobs: Sequence[Job], kept: ResultFile) -> list[Job]:
     """The jobs that were not done yet, each once."""
     return list({job.key: job for job in jobs if kept.get(job) is None}.values())
 
 
 def run(
     jobs: Sequence[Job],
-    kept: Kept,
+    kept: ResultFile,
     progress: Progress,
     going: Callable[[], bool] = lambda: True,
 ) -> list[Point]:

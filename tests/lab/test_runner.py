@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.points import Point
-from lab.running import means, run, waiting
+from lab.runner import means, run, waiting
 from tests.lab.made import Told, job, kept, points_of
 
 
@@ -86,7 +86,7 @@ def test_a_stopped_run_keeps_what_is_done(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from lab.running import run
+from lab.runner import run
 from tests.lab.made import Told, job, kept, points_of
 
 folder, blocks = Path(sys.argv[1]), sys.argv[2:] == ["blocks"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from lab.points import Figure, Point, Reference
-from lab.running import Mean, means
+from lab.runner import Mean, means
 
 NEAR = 1.3
 """Our nearest measurement stands beside a number if its x differs by no more times than this:
@@ -25,7 +25,7 @@ NOT_HERE = "not measured here"
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparison:
     """One comparison: a series at a place, or anywhere on the axis (``x`` None: at its best).
 
     Or of two series, one by the other, at a place or on average (``x`` None).
@@ -59,7 +59,7 @@ def _met(ours: float, aim: float, well: str, badly: str) -> str:
 Place = tuple[str, float | None, str, str, float | None]
 
 
-def compared(figure: Figure, points: Sequence[Point]) -> list[Beside]:
+def compared(figure: Figure, points: Sequence[Point]) -> list[Comparison]:
     """The figure's references, those of the same series and place together, beside ours."""
     places: dict[Place, list[Reference]] = {}
     for known in figure.references:
@@ -69,12 +69,12 @@ def compared(figure: Figure, points: Sequence[Point]) -> list[Beside]:
     return [_beside(figure, found, lines[found[0].of]) for found in places.values()]
 
 
-def _beside(figure: Figure, found: Sequence[Reference], lines: Lines) -> Beside:
+def _beside(figure: Figure, found: Sequence[Reference], lines: Lines) -> Comparison:
     first, least = found[0], max(known.rows for known in found)
     few = 0 < figure.rows < least
     notes = [known.note for known in found if known.note and known.source == "paper"]
     notes += [f"judged from {least:,} rows on, here are {figure.rows:,}"] * few
-    return Beside(
+    return Comparison(
         series=first.series + (f", by {first.by}" if first.by not in ("", first.series) else ""),
         x=first.x,
         paper=_ratio(found, "paper"),

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from lab import kept as module
-from lab.kept import all_measured, here, measured, place
+from lab import result_files as module
 from lab.points import Point
+from lab.result_files import all_measured, here, measured, place
 from pyramidion.errors import FormatError
 from tests.lab.made import RUN, figure, job, kept, points_of, same
 
