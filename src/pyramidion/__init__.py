@@ -96,10 +96,9 @@ _HOMES = {
     "pyramidion.storage.shared": ("SharedTables",),
     "pyramidion.store.pyramid": ("Pyramid",),
     "pyramidion.vault.broker": ("Broker",),
-    "pyramidion.vault.broker_http": ("BrokerServer",),
-    "pyramidion.vault.brokering": ("broker_at",),
-    "pyramidion.vault.custody": ("PrivateKey", "PublicKey"),
+    "pyramidion.vault.broker_server": ("BrokerServer", "broker_at"),
     "pyramidion.vault.documents": ("Grant", "Request", "Revocation"),
+    "pyramidion.vault.keys": ("PrivateKey", "PublicKey"),
     "pyramidion.vault.reader": ("GrantedRows", "open_grant", "revoke_grant"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -137,10 +136,9 @@ if TYPE_CHECKING:
     from pyramidion.store.pyramid import Pyramid
     from pyramidion.store.shard import Shard
     from pyramidion.vault.broker import Broker
-    from pyramidion.vault.broker_http import BrokerServer
-    from pyramidion.vault.brokering import broker_at
-    from pyramidion.vault.custody import PrivateKey, PublicKey
+    from pyramidion.vault.broker_server import BrokerServer, broker_at
     from pyramidion.vault.documents import Grant, Request, Revocation
+    from pyramidion.vault.keys import PrivateKey, PublicKey
     from pyramidion.vault.reader import GrantedRows, open_grant, revoke_grant
     from pyramidion.web.client import Client
 

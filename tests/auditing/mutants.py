@@ -744,8 +744,8 @@ MUTANTS = (
     ),
     Mutant(
         "vault key reused between files",
-        (Edit("vault/drafts.py", "self._key = new_key()", 'self._key = b"k" * 32'),),
-        "tests/vault/test_sealing.py::test_each_file_has_a_key_of_its_own",
+        (Edit("vault/writer.py", "self._key = new_key()", 'self._key = b"k" * 32'),),
+        "tests/vault/test_writer.py::test_each_file_has_a_key_of_its_own",
     ),
     Mutant(
         "vault grant that never ends",
@@ -767,7 +767,7 @@ MUTANTS = (
                 "self._parts.erase(files, why, now, keys=[], before=forget)",
             ),
         ),
-        "tests/vault/test_sealing.py::"
+        "tests/vault/test_writer.py::"
         "test_the_locks_of_files_past_their_time_are_gone_from_the_catalogue",
     ),
     Mutant(

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from pyramidion import BrokerServer, PrivateKey, PublicKey, Request, broker_at
 from pyramidion.cli import passphrases
-from pyramidion.vault.brokering import announced
+from pyramidion.vault.broker_server import announced
 from tests.cli.shell import NOW, Done, Shell
 from tests.secrets_on_disk import secret
 from tests.store.stores import rows

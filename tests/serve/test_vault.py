@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyramidion import FormatError, Grant, PrivateKey, broker_at, open_grant
-from pyramidion.vault.broker_http import BrokerServer
+from pyramidion.vault.broker_server import BrokerServer
 from pyramidion.vault.documents import Request
 from tests.serve.services import Inside, error_of
 from tests.store.stores import CUSTODIAN, DAY, rows

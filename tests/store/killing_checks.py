@@ -16,8 +16,8 @@ from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
 from pyramidion.storage.catalogue import FORGOTTEN
-from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.envelope import Envelope, joined
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.parquet import BATCH, decrypted
 from pyramidion.vault.vault import Vault
 from tests.store import inspect

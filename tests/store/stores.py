@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.storage.keys import PINNED, FileHolder
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.keys import PrivateKey
 from tests.store import inspect
 
 HOUR, DAY = 3_600.0, 86_400.0

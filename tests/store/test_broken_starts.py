@@ -15,7 +15,7 @@ import pytest
 from pyramidion import Pyramid, StateError
 from pyramidion.storage.keys import FileHolder
 from pyramidion.storage.making import RESTORING, sweep
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.web.service.service import Service
 from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny

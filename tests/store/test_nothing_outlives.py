@@ -61,9 +61,9 @@ from pyramidion.store.schedule import Advance, Due
 from pyramidion.store.select_groups import Selection
 from pyramidion.store.shards import ShardStatus
 from pyramidion.store.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
-from pyramidion.vault.custody import PrivateKey
 from pyramidion.vault.files import FileStatus, VaultStatus
-from pyramidion.vault.verifying import Problem
+from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.verification import Problem
 from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.life import DAY, SETTINGS

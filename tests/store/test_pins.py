@@ -13,7 +13,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError
 from pyramidion.storage.pins import FACTS, Pins
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.keys import PrivateKey
 from tests.store import test_selection as selection
 from tests.store.stores import BEFORE_TABLE_SETS, CUSTODIAN, Stand, observed, rows, unpin
 

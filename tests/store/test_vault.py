@@ -213,7 +213,7 @@ def test_rows_that_are_rewritten_while_they_are_sealed_are_sealed_as_they_are_th
             sync.append(path)
             sealer._rewritten()
 
-    monkeypatch.setattr("pyramidion.vault.sealing.sync", rewriting)
+    monkeypatch.setattr("pyramidion.vault.writer.sync", rewriting)
     vault_of(store).seal()
     assert sync
     assert list(batches(store)) == [1]

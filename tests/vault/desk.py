@@ -15,10 +15,10 @@ from pyramidion.counts.deadline import HighWater
 from pyramidion.errors import StorageError
 from pyramidion.storage.audit_log import AuditLog
 from pyramidion.vault.broker import Broker
-from pyramidion.vault.broker_http import BrokerServer
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.broker_server import BrokerServer
 from pyramidion.vault.documents import Grant, Request
 from pyramidion.vault.envelope import Envelope, Header
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.parquet import digest_of, encrypted, marked
 from pyramidion.vault.reader import GrantedRows, open_grant
 from pyramidion.vault.stream import challenge_context

@@ -14,10 +14,10 @@ import pytest
 from pyramidion.counts.deadline import HighWater, passing, wall
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
 from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
-from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Revocation
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.forgetting import Order
+from pyramidion.vault.erase_person import Order
+from pyramidion.vault.keys import PrivateKey, PublicKey
 from pyramidion.vault.parquet import decrypted
 from pyramidion.vault.stream import Opener, challenge_context
 from tests.vault.desk import CANARY, CUSTODIAN, DAY, ENGINEER, HOUR, NOON, OTHER, SECOND, Desk

@@ -19,10 +19,10 @@ from pyramidion.errors import PyramidionError, StateError
 from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.home import CATALOGUE
-from pyramidion.vault.custody import PublicKey
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.forgetting import Order
+from pyramidion.vault.erase_person import Order
+from pyramidion.vault.keys import PublicKey
 from pyramidion.vault.reader import open_grant, rewrite_files
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
 from tests.waiting import PATIENCE

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
-from pyramidion.vault import broker_http
-from pyramidion.vault.broker_http import CONNECTIONS, LONGEST
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault import broker_server
+from pyramidion.vault.broker_server import CONNECTIONS, LONGEST
 from pyramidion.vault.documents import Grant
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.reader import hello, open_grant, revoke_grant
 from pyramidion.vault.stream import END, FILE, Opener, Sealer, pieces
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk
@@ -154,7 +154,7 @@ def test_a_body_that_is_too_long_is_not_read(desk: Desk, length: str) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection ends because it waited too long."""
-    monkeypatch.setattr(broker_http._Handler, "timeout", 10 * LONG)
+    monkeypatch.setattr(broker_server._Handler, "timeout", 10 * LONG)
 
 
 @pytest.mark.usefixtures("patient")

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyramidion import Pyramid
-from pyramidion.vault.custody import PrivateKey
-from pyramidion.vault.drafts import Draft
 from pyramidion.vault.envelope import Envelope, joined
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.parquet import BATCH, decrypted, unmarked
 from pyramidion.vault.vault import Vault
+from pyramidion.vault.writer import Draft
 from tests.store.stores import CUSTODIAN
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyramidion.errors import KeyHolderError, SchemaError
 
 if TYPE_CHECKING:
-    from pyramidion.vault.custody import PrivateKey
+    from pyramidion.vault.keys import PrivateKey
 
 PASSPHRASE = "PYRAMIDION_PASSPHRASE"  # noqa: S105  # the variable's name
 SHORTEST = 12  # letters
@@ -54,7 +54,7 @@ def new_passphrase(arguments: argparse.Namespace) -> str:
 def unlocked(path: Path, arguments: argparse.Namespace, *, bare: bool = False) -> PrivateKey:
     """The private key in a file; ``bare``: perhaps one that was written without a passphrase."""
     from pyramidion.config.secret_files import read_secret
-    from pyramidion.vault.custody import PrivateKey
+    from pyramidion.vault.keys import PrivateKey
 
     text = read_secret(path)
     if bare:

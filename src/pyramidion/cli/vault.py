@@ -106,8 +106,8 @@ def add_broker_at(parser: argparse.ArgumentParser) -> None:
 
 def request(arguments: argparse.Namespace) -> None:
     """Ask for rows."""
-    from pyramidion.vault.brokering import found_at
-    from pyramidion.vault.custody import PrivateKey
+    from pyramidion.vault.broker_server import found_at
+    from pyramidion.vault.keys import PrivateKey
     from pyramidion.vault.reader import hello
 
     refuse_there(arguments.output, arguments.key_output)

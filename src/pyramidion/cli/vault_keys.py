@@ -31,7 +31,7 @@ def add(verbs: Commands[Parser]) -> None:
 
 def keygen(arguments: argparse.Namespace) -> None:
     """Make a pair of keys."""
-    from pyramidion.vault.custody import PrivateKey
+    from pyramidion.vault.keys import PrivateKey
 
     name = arguments.output
     private, public = (name.with_name(f"{name.name}.{end}") for end in ("key", "pub"))

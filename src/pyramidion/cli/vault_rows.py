@@ -77,8 +77,7 @@ def add(verbs: Commands[Parser]) -> None:
 
 def broker(arguments: argparse.Namespace) -> None:
     """Run a broker until a signal ends it."""
-    from pyramidion.vault.broker_http import BrokerServer
-    from pyramidion.vault.brokering import announced, broker_at
+    from pyramidion.vault.broker_server import BrokerServer, announced, broker_at
 
     ours_to_interrupt()
     stopped = threading.Event()
@@ -118,7 +117,7 @@ def _announce(arguments: argparse.Namespace, server: Any) -> None:
 
 def broker_of(arguments: argparse.Namespace) -> str:
     """The broker's address: as said, or as the store's directory says."""
-    from pyramidion.vault.brokering import found_at
+    from pyramidion.vault.broker_server import found_at
 
     if arguments.broker_at:
         return str(arguments.broker_at)

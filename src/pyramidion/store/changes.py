@@ -13,7 +13,7 @@ from pyramidion.storage.versions import leap
 from pyramidion.store.change import Also, Change, Edit, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.transitions import Rewrite, drop_tables, seal, settle
-from pyramidion.vault.owing import forgo
+from pyramidion.vault.coverage import forgo
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
 

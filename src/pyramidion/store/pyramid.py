@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pyramidion.learn.exports import Export
-    from pyramidion.vault.custody import PrivateKey, PublicKey
+    from pyramidion.vault.keys import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pyramidion.store.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pyramidion.vault.custody import PrivateKey, PublicKey
+    from pyramidion.vault.keys import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 ABOUT = "vault"
@@ -61,7 +61,7 @@ def attach_vault(store: Lifecycle, folder: Path, url: str, custodian: PublicKey)
 def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], int]) -> Vault:
     """The vault of a store that has one."""
     told = store.catalogue.about(ABOUT)
-    surroundings = _part("surroundings").Surroundings(
+    parts = _part("vault").StoreParts(
         store.catalogue,
         store.keys,
         store.hot,
@@ -74,7 +74,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
         log,
         store.schema.time,
     )
-    vault: Vault = _part("vault").Vault(told, surroundings)
+    vault: Vault = _part("vault").Vault(told, parts)
     store.with_erasures = (*store.with_erasures, Also(vault.losing))
     return vault
 
@@ -107,13 +107,13 @@ def erase_from_vault(
     column = checked_person(store, person, why)
     if vault is None:
         raise StateError("this store has no vault, so nothing of the person is in one")
-    reader, forgetting = _part("reader"), _part("forgetting")
+    reader, erase_person = _part("reader"), _part("erase_person")
     granted = reader.read_grant(grant)
     granted.refuse_unless("erase")
     vault.refuse_strange(granted)
     locks = vault.new_locks(file.header.name for file in granted.files)
     named = person if isinstance(person, str) else int(person)
-    order = forgetting.Order(column, named, {name: lock.key for name, lock in locks.items()})
+    order = erase_person.Order(column, named, {name: lock.key for name, lock in locks.items()})
     names = [
         move(partial(vault.swap, made, locks.get(made.name), why=why))
         for made in reader.rewrite_files(grant, key, broker, order)

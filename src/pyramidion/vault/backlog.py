@@ -21,8 +21,8 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.disk import explained, read, remove
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.outbox import Untold
-from pyramidion.vault.drafts import envelope_of, parquet_of
 from pyramidion.vault.envelope import Envelope
+from pyramidion.vault.files import envelope_of, parquet_of
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place
 

@@ -32,10 +32,10 @@ import pyarrow.compute as pc
 from pyramidion.counts.deadline import HighWater
 from pyramidion.errors import PyramidionError, SchemaError, StateError, StorageError
 from pyramidion.storage.fault_points import reach
-from pyramidion.vault.custody import PrivateKey, PublicKey
 from pyramidion.vault.documents import Grant, Granted, Purpose, Revocation
-from pyramidion.vault.drafts import NAME
-from pyramidion.vault.forgetting import Order, rewritten
+from pyramidion.vault.erase_person import Order, rewritten
+from pyramidion.vault.files import NAME
+from pyramidion.vault.keys import PrivateKey, PublicKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
 from pyramidion.vault.stream import (
     END,

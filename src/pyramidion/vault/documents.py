@@ -23,7 +23,6 @@ from hashlib import sha256
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from pyramidion.errors import FormatError, SchemaError
-from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.envelope import (
     Envelope,
     Header,
@@ -32,6 +31,7 @@ from pyramidion.vault.envelope import (
     joined,
     lock_context,
 )
+from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
 
 Purpose = Literal["read", "erase"]
 """What a grant is for: its rows are read, or its files are rewritten without a person's rows."""

@@ -1,21 +1,56 @@
-"""The sealed files of a vault, as the catalogue knows them, and what a vault's status tells."""
+"""The sealed files of a vault: their names, their rows in the catalogue, and the vault's status."""
 
 from __future__ import annotations
 
+import re
+import secrets
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pyramidion.errors import FormatError
 from pyramidion.storage.audit_log import Fact
 from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.data_keys import DataKeys
-from pyramidion.vault.drafts import SealedFile, envelope_of
+from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import digest_of
 
 FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
 LOWEST, HIGHEST = -(1 << 62), 1 << 62
+LOCK = "vault file"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""What a file may be called: no path leads out of the place."""
+
+
+def name_of(arrived: int) -> str:
+    """A fresh name for a file whose first row arrived then.
+
+    >>> name_of(1_357_534_800_000_000)[:17]
+    '20130107T050000Z-'
+    """
+    moment = datetime.fromtimestamp(arrived // 1_000_000, UTC)
+    return f"{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(8)}"
+
+
+def parquet_of(name: str) -> str:
+    """The object that has the rows."""
+    return f"{name}.parquet"
+
+
+def envelope_of(name: str) -> str:
+    """The object that has the header and the sealed key."""
+    return f"{name}.json"
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """A file that is durable and whole; the catalogue does not know it yet."""
+
+    header: Header
+    envelope: str
+    """The digest of the envelope as it was written."""
+    lock: DataKey | None
 
 
 @dataclass(frozen=True)

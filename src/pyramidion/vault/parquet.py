@@ -25,6 +25,8 @@ BATCH, ARRIVED, WINDOW = "_batch", "_arrived", "_window"
 OWN = (BATCH, ARRIVED, WINDOW)
 BLANK = 0
 """The window of a row that was erased: it holds nothing."""
+GROUP = 50_000
+"""Rows in a row group: writing one takes at most 2 ms a column, which observers can wait for."""
 SOME = 1_000  # rows that tell how a column is best encoded
 CLOSE = 256  # numbers that lie within this are close together
 FEW = 4  # numbers repeat where at most one of so many differs from all others

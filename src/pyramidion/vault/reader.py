@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from pyramidion import errors
 from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateError, StorageError
-from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.forgetting import Order, Rewritten
+from pyramidion.vault.erase_person import Order, Rewritten
+from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.parquet import ARRIVED, BATCH
 from pyramidion.vault.stream import BATCH as WHOLE
 from pyramidion.vault.stream import (

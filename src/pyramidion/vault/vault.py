@@ -1,12 +1,12 @@
 """The vault of one store: raw history that this machine writes and cannot read.
 
-    sealing    batches into files, each under a key that is sealed to the custodian
+    writer     batches into files, each under a key that is sealed to the custodian
     backlog    files on their way to the place, tried again until it has them
-    places     where they lie
+    places     where they are stored
 
 The catalogue knows each file by name, arrivals, rows and digests. With `vault_retention`
-what is sealed to the custodian is locked, too, under a key of this store that dies when the
-file's time is over: then nobody opens it any more, in no copy.
+what is sealed to the custodian is locked, too, under a key of this store that is destroyed when
+the file's time is over: after that not even the custodian can open it, in any copy.
 """
 
 from __future__ import annotations
@@ -27,20 +27,27 @@ from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.outbox import MOST_WHY
 from pyramidion.storage.table_sets import TableSets
-from pyramidion.vault.adopting import adoptable
 from pyramidion.vault.backlog import GONE, Backlog, both
-from pyramidion.vault.custody import PrivateKey, PublicKey
+from pyramidion.vault.coverage import LOST, begin, forgo, lost, missing
 from pyramidion.vault.documents import Grant, Purpose, Request
-from pyramidion.vault.drafts import LOCK, SealedFile, sealed_whole, store_sealed
 from pyramidion.vault.envelope import Envelope
-from pyramidion.vault.files import HIGHEST, LOWEST, Files, FileStatus, VaultStatus, know, told_of
-from pyramidion.vault.forgetting import Rewritten, refuse_unlike
-from pyramidion.vault.owing import LOST, begin, forgo, lost, missing
+from pyramidion.vault.erase_person import Rewritten, refuse_unlike
+from pyramidion.vault.files import (
+    HIGHEST,
+    LOCK,
+    LOWEST,
+    Files,
+    FileStatus,
+    SealedFile,
+    VaultStatus,
+    know,
+    told_of,
+)
+from pyramidion.vault.keys import PrivateKey, PublicKey
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
-from pyramidion.vault.sealing import Sealer
-from pyramidion.vault.surroundings import Arrived, Surroundings
-from pyramidion.vault.verifying import Problem, problems, uncovered
+from pyramidion.vault.verification import Problem, adoptable, problems, uncovered
+from pyramidion.vault.writer import Arrived, Sealer, StoreParts, sealed_whole, store_sealed
 
 REPLACED = "rows of it were erased"
 
@@ -61,7 +68,7 @@ def attached(url: str, custodian: PublicKey, store: Path) -> str:
 class Vault:
     """Seals what is observed, and knows what was sealed; reads none of it."""
 
-    def __init__(self, told: str, store: Surroundings) -> None:
+    def __init__(self, told: str, store: StoreParts) -> None:
         said = json.loads(told)
         self.custodian = PublicKey.from_code(said["custodian"])
         self.place: Place = place_at(said["url"])
@@ -329,7 +336,7 @@ class Vault:
     def adopt(self, names: Iterable[str]) -> list[FileStatus]:
         """Take in files of the place that another copy of this store sealed, by your word.
 
-        All that `adopting` can check is checked; compare digests with that copy's audit log.
+        All that `verification` can check is checked; compare digests with that copy's audit log.
         """
         lock, now = self._parts.settings.vault_retention_us is not None, self._parts.present()
         files = [

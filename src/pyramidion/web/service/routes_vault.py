@@ -22,8 +22,8 @@ from pyramidion.web.service.shapes import DRAFT
 from pyramidion.web.shapes import FREE, json_of, listed, named, whole
 
 if TYPE_CHECKING:
-    from pyramidion.vault.custody import PrivateKey, PublicKey
     from pyramidion.vault.documents import Request
+    from pyramidion.vault.keys import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 routes = Routes()
@@ -99,7 +99,7 @@ def _draft(call: Call, asked: dict[str, Any]) -> Request:
 
 def _public(text: str) -> PublicKey:
     """A public key: the text of its file, or its code alone."""
-    from pyramidion.vault.custody import PublicKey
+    from pyramidion.vault.keys import PublicKey
 
     told = text.strip()
     return PublicKey.from_text(told) if told.startswith("{") else PublicKey.from_code(told)

@@ -15,11 +15,10 @@ import pytest
 
 from pyramidion import PrivacyError, Pyramid, SchemaError, StateError
 from pyramidion.cli import main
-from pyramidion.vault.broker_http import BrokerServer
-from pyramidion.vault.brokering import announced, broker_at
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault.broker_server import BrokerServer, announced, broker_at
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.forgetting import Order
+from pyramidion.vault.erase_person import Order
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.reader import open_grant, read_grant, rewrite_files
 from tests.secrets_on_disk import secret
 from tests.store.peopling import EXACT, PEOPLE, of

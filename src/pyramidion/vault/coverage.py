@@ -1,9 +1,11 @@
-"""Which batches a vault must have: every one that was acknowledged, by its number.
+"""Which batches the files of a vault must have: every one that was acknowledged, by its number.
 
-A batch is in a sealed file, or it is hot and will be, or it is not owed: it came before there
-was a vault, its file was erased, its number was never given (after a restore), or it left
-unsealed and the audit log has a ``vault.lost``. What is none of that is missing without a
-reason. Numbers that are not owed, but for lost ones, stand in the catalogue as ranges.
+A batch is in a sealed file, or it is hot and will be, or no file needs to have it: it came before
+there was a vault, its file was erased, its number was never given (after a restore), or it left
+unsealed and the audit log has a ``vault.lost``. Any other batch is missing without a reason.
+Numbers that no file needs to have, except lost ones, are stored in the catalogue as ranges.
+
+Stores without a vault import this, too, so it needs nothing of the extra ``vault``.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import pytest
 
 from pyramidion import FormatError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.cli import main
-from pyramidion.vault.custody import PrivateKey
-from pyramidion.vault.drafts import sealed_whole
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, WINDOW
+from pyramidion.vault.writer import sealed_whole
 from tests.store.stores import CUSTODIAN, HOUR, Stand, observed, rows
 from tests.vault.vaults import batches, vault_of
 

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from pyramidion.config.spelling import BY_TEXT, BY_TYPE
 from pyramidion.errors import FormatError, SchemaError, StateError
 from pyramidion.storage.ciphers import new_key
-from pyramidion.vault.custody import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.drafts import GROUP, name_of
 from pyramidion.vault.envelope import Envelope, Header, canonical
-from pyramidion.vault.parquet import BLANK, OWN, WINDOW, digest_of, encrypted
+from pyramidion.vault.files import name_of
+from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.parquet import BLANK, GROUP, OWN, WINDOW, digest_of, encrypted
 from pyramidion.vault.stream import context_of
 
 

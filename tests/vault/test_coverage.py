@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion import Pyramid
-from pyramidion.vault.owing import gaps, united, unowed
+from pyramidion.vault.coverage import gaps, united, unowed
 from tests.store import inspect
 from tests.store.stores import CUSTODIAN, DAY, HOUR, Stand, observed, rows
 from tests.vault.vaults import opened, refusing, vault_of

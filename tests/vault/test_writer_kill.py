@@ -14,7 +14,7 @@ import pytest
 
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.fault_points import POINTS
-from pyramidion.vault.sealing import Sealer
+from pyramidion.vault.writer import Sealer
 from tests.store import killing_workload as work
 from tests.store.killing import Ordeal
 

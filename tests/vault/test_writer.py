@@ -18,10 +18,10 @@ from pyramidion import FormatError, KeyHolderError, Pyramid, SchemaError, StateE
 from pyramidion.rows.files import DataFile
 from pyramidion.rows.history import in_order
 from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
-from pyramidion.vault import drafts
-from pyramidion.vault.custody import PrivateKey
+from pyramidion.vault import writer
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope, joined, lock_context
+from pyramidion.vault.keys import PrivateKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, WINDOW, decrypted
 from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of
@@ -165,8 +165,8 @@ def test_batches_of_other_shapes_are_in_other_files_of_the_same_span(stand: Stan
 
 
 def test_many_small_batches_and_row_groups_lose_nothing(stand: Stand, monkeypatch: Any) -> None:
-    monkeypatch.setattr(drafts, "GROUP", 20)
-    monkeypatch.setattr(drafts, "PIECES", 3)
+    monkeypatch.setattr(writer, "GROUP", 20)
+    monkeypatch.setattr(writer, "PIECES", 3)
     store = stand.create()
     for seed in range(30):
         store.observe(rows(3, seed=seed))

@@ -4,39 +4,264 @@
 
 The rows that wait for a file to be sealed are hot, so nothing is lost with the open files:
 `vaulted` in the catalogue is the last batch that is in a sealed one, and the batches after
-it are read from the hot window again. What was in an open file that is let go of (after a
-crash, a failure, or because hot rows were rewritten) is nowhere else.
+it are read from the hot window again. The rows of an open file that is dropped (after a
+crash, a failure, or because hot rows were rewritten) are nowhere else.
 
 A file is sealed when its span is over, at `vault_rows`, before a row of it leaves the hot
 window, and when somebody asks. The open files, one for each shape that batches have, are
 sealed together, in one transaction.
+
+A file is encrypted from its first byte. Rows go into it a row group at a time, so that few wait
+in memory. Its key is in its `Draft` alone, until it is sealed to the custodian and dropped.
+(Python cannot wipe memory: copies of it may stay there until the process ends or they are
+overwritten. While a file is open, its rows are hot, so the key opens nothing that this machine
+could not read anyway.) A crash leaves a file that nobody can open, now or later; the next open
+removes it.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyramidion.config.settings import Settings
 from pyramidion.counts.windows import Slots
-from pyramidion.errors import StateError
+from pyramidion.errors import SchemaError, StateError
 from pyramidion.rows.containers import columns_of
 from pyramidion.rows.validation import Judge, times_of
-from pyramidion.storage.disk import sync
+from pyramidion.storage.catalogue import Catalogue
+from pyramidion.storage.ciphers import new_key
+from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.deletions import Deleted
+from pyramidion.storage.disk import explained, sync, write_durably
 from pyramidion.storage.fault_points import reach
-from pyramidion.storage.hot import Parts
-from pyramidion.vault.custody import PublicKey
-from pyramidion.vault.drafts import GROUP, Draft, SealedFile
-from pyramidion.vault.files import know, told_of
-from pyramidion.vault.parquet import BLANK, marked
-from pyramidion.vault.surroundings import Arrived, Surroundings
+from pyramidion.storage.hot import HotWindow, Parts
+from pyramidion.storage.outbox import Untold
+from pyramidion.vault.envelope import Envelope, Header
+from pyramidion.vault.files import (
+    LOCK,
+    NAME,
+    SealedFile,
+    envelope_of,
+    know,
+    name_of,
+    parquet_of,
+    told_of,
+)
+from pyramidion.vault.keys import PublicKey
+from pyramidion.vault.parquet import (
+    ARRIVED,
+    BATCH,
+    BLANK,
+    GROUP,
+    OWN,
+    digest_of,
+    encrypting,
+    marked,
+)
 from pyramidion.workers import emptied
+
+Arrived = tuple[int, int]
+"""When the first and the last row of a batch arrived; the same, but for rows of a history."""
+
+
+class Erase(Protocol):
+    """How keys are destroyed: the lifecycle's way."""
+
+    def __call__(
+        self,
+        gone: Deleted,
+        why: str,
+        now: int,
+        *,
+        keys: Sequence[int],
+        before: Callable[[], None],
+    ) -> None:
+        """Destroy keys of the store, with a deletion record, and change the catalogue."""
+
+
+@dataclass(frozen=True)
+class StoreParts:
+    """The parts of a store that its vault works with."""
+
+    catalogue: Catalogue
+    keys: DataKeys
+    hot: HotWindow
+    settings: Settings
+    arrivals: AbstractContextManager[object]
+    erase: Erase
+    now: Callable[[], int]
+    """The store's time, by which things are due."""
+    present: Callable[[], int]
+    """The time by the clock, which dates records."""
+    folder: Path
+    log: Untold
+    time: str | None
+    """The column of the event time."""
+
+
+# --- one file ------------------------------------------------------------------------------------
+
+
+PIECES = 256  # tables that wait at most; a table of one row takes 10 KB
+BUFFER = 1 << 20  # bytes
+
+
+class Draft:
+    """One file, from its first row to its envelope."""
+
+    def __init__(self, folder: Path, store: str, schema: pa.Schema, arrived: int) -> None:
+        self.name = name_of(arrived)
+        self.rows = 0
+        self._folder = folder
+        self._store = store
+        self._schema = schema
+        self._key = new_key()
+        self._sink: _Sink | None = None
+        self._writer: Any = None
+        self._waiting: list[pa.Table] = []
+        self._arrivals: list[int] = []
+        self._batches: list[int] = []
+
+    def add(self, table: pa.Table, batches: Sequence[int], arrivals: Sequence[int]) -> None:
+        """Take marked rows of batches that arrived then."""
+        self._waiting.append(table)
+        self.rows += table.num_rows
+        self._batches = _ends([*self._batches, *batches])
+        self._arrivals = _ends([*self._arrivals, *arrivals])
+        if sum(piece.num_rows for piece in self._waiting) >= GROUP:
+            self._flush()
+        elif len(self._waiting) >= PIECES:
+            self._waiting = [pa.concat_tables(self._waiting).combine_chunks()]
+
+    def _flush(self) -> _Sink:
+        """Write what waits as a row group; the first one begins the file."""
+        if self._sink is None:
+            self._sink = _Sink(self._folder / parquet_of(self.name))
+            like = pa.concat_tables(self._waiting)
+            self._writer = encrypting(
+                self._sink.stream, like, self._key, store=self._store, name=self.name
+            )
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=GROUP)
+            self._waiting = []
+        return self._sink
+
+    def seal(self, custodian: PublicKey, *, lock: bool) -> SealedFile:
+        """Write what is left and the envelope, both durable; nobody here has the key any more."""
+        sink = self._flush()
+        self._writer.close()
+        sink.settle()
+        header = Header(
+            name=self.name,
+            store=self._store,
+            custodian=custodian.fingerprint,
+            first=self._arrivals[0],
+            last=self._arrivals[-1],
+            first_batch=self._batches[0],
+            last_batch=self._batches[-1],
+            rows=self.rows,
+            size=sink.size,
+            columns=tuple(name for name in self._schema.names if name not in OWN),
+            digest=sink.digest,
+        )
+        key = DataKey.new(LOCK) if lock else None
+        envelope = Envelope.seal(
+            header, self._key, custodian, lock=None if key is None else key.key
+        )
+        self._key = b""
+        data = envelope.to_bytes()
+        write_durably(self._folder / envelope_of(self.name), [data])
+        return SealedFile(header, digest_of(data), key)
+
+    def drop(self, *, files: bool = True) -> None:
+        """Let go of it: its key is gone, and so are its ``files``."""
+        self._key, self._waiting = b"", []
+        if self._writer is not None:
+            with suppress(Exception):  # what it cannot write any more is not wanted either
+                self._writer.close()
+        if self._sink is not None:
+            self._sink.close()
+        with explained(self._folder):
+            for name in (parquet_of(self.name), envelope_of(self.name)) if files else ():
+                (self._folder / name).unlink(missing_ok=True)
+
+
+def sealed_whole(
+    folder: Path, store: str, table: pa.Table, custodian: PublicKey, *, lock: bool
+) -> SealedFile:
+    """Rows that were read from a vault, with the columns that it adds, in a file of their own."""
+    missing = [name for name in OWN if name not in table.column_names]
+    if missing:
+        raise SchemaError(f"rows of the vault lack {missing[0]}; give them as they were read")
+    batches, arrivals = (pc.min_max(table[name]).as_py() for name in (BATCH, ARRIVED))
+    draft = Draft(folder, store, table.schema, arrivals["min"])
+    try:
+        draft.add(table, [*batches.values()], [*arrivals.values()])
+        sealed = draft.seal(custodian, lock=lock)
+        sync(folder)
+    except BaseException:
+        draft.drop()
+        raise
+    return sealed
+
+
+def store_sealed(folder: Path, data: bytes, envelope: Envelope, lock: DataKey | None) -> SealedFile:
+    """Make a file that was sealed elsewhere durable in a folder."""
+    name, sealed = envelope.header.name, envelope.to_bytes()
+    if not NAME.fullmatch(name):
+        raise SchemaError("no vault names a file like that; check which broker answers")
+    write_durably(folder / parquet_of(name), [data])
+    write_durably(folder / envelope_of(name), [sealed])
+    return SealedFile(envelope.header, digest_of(sealed), lock)
+
+
+class _Sink:
+    """A new file that Arrow writes by itself: Python is not asked for each of a thousand pages."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.size, self.digest = path, 0, ""
+        with explained(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            self.stream = pa.BufferedOutputStream(pa.OSFile(str(path), "wb"), BUFFER)
+
+    def settle(self) -> None:
+        """Make the bytes durable, and digest them; their name is once the folder is synced."""
+        with explained(self._path):
+            self.stream.close()
+            os.fsync(self._descriptor)
+            self.size = os.fstat(self._descriptor).st_size
+            with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as data:
+                self.digest = digest_of(data)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with suppress(OSError):
+            self.stream.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _ends(numbers: list[int]) -> list[int]:
+    return [min(numbers), max(numbers)]
+
+
+# --- the open files ------------------------------------------------------------------------------
+
 
 QUEUED = 4 * GROUP  # rows that wait for the thread; who observes more waits for it
 
@@ -48,7 +273,7 @@ class _RewrittenError(Exception):
 class Sealer:
     """The open files of one vault."""
 
-    def __init__(self, store: Surroundings, custodian: PublicKey, folder: Path) -> None:
+    def __init__(self, store: StoreParts, custodian: PublicKey, folder: Path) -> None:
         self._catalogue, self._keys, self._hot = store.catalogue, store.keys, store.hot
         self._settings, self._arrivals = store.settings, store.arrivals
         self._log, self._present, self._time = store.log, store.present, store.time
