@@ -23,9 +23,8 @@ from pyramidion.cli.options import (
     folder,
     ours_to_interrupt,
 )
+from pyramidion.cli.output import remark, several, table
 from pyramidion.cli.program import run
-from pyramidion.cli.progress import remark
-from pyramidion.cli.text import several, table
 from pyramidion.config.durations import microseconds
 from pyramidion.errors import SchemaError
 

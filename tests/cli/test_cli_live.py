@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pyramidion.cli import scratch as scratching
-from pyramidion.cli.scratch import PREFIX, scratch
+from pyramidion.cli import temporary as scratching
+from pyramidion.cli.temporary import PREFIX, scratch
 from pyramidion.demo.flow import BY_HAND, MODELS, STREAM
 from tests.cli.shell import Shell
 from tests.waiting import PATIENCE, wait_for

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from pyramidion import BrokerServer, PrivateKey, PublicKey, Request, broker_at
-from pyramidion.cli import passphrases
+from pyramidion.cli import options
 from pyramidion.vault.broker_server import announced
 from tests.cli.shell import NOW, Done, Shell
 from tests.secrets_on_disk import secret
@@ -128,7 +128,7 @@ def test_keygen_refuses_a_short_passphrase(
 
 def test_keygen_asks_twice(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [PASSPHRASE, "another passphrase"]
-    monkeypatch.setattr(passphrases, "_asked", lambda _: answers.pop(0))
+    monkeypatch.setattr(options, "_asked", lambda _: answers.pop(0))
     done = keygen(shell, shell.folder / "key", monkeypatch, None)
     assert "differ" in done.err
     assert not answers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, ours_to_interrupt
-from pyramidion.cli.progress import bar
+from pyramidion.cli.output import bar
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:

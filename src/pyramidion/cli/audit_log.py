@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_json, folder
-from pyramidion.cli.text import date, several, table
+from pyramidion.cli.output import date, several, table
 from pyramidion.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:

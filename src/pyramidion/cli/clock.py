@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict
 
 from pyramidion.cli.options import Commands, Parser, add_store, opened, say_erased
+from pyramidion.cli.output import date, past_its_time
 from pyramidion.cli.store import did
-from pyramidion.cli.text import date, past_its_time
 from pyramidion.store.clocks import SECOND, ClockStatus
 
 FOLLOWS = {

@@ -22,8 +22,8 @@ from pyramidion.cli.options import (
     folder,
     ours_to_interrupt,
 )
-from pyramidion.cli.progress import bar, remark
-from pyramidion.cli.scratch import scratch
+from pyramidion.cli.output import bar, remark
+from pyramidion.cli.temporary import scratch
 
 if TYPE_CHECKING:
     from pyramidion.config.settings import Settings

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from pyramidion import __version__
-from pyramidion.cli.limits import add_limits, limits_of
-from pyramidion.cli.options import Commands, Parser, add_json
+from pyramidion.cli.options import Commands, Parser, add_json, add_limits, limits_of
 from pyramidion.errors import SchemaError
 
 PORT = 8781

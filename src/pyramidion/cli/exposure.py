@@ -9,10 +9,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Commands, Parser, add_grant, add_store, moment, opened
-from pyramidion.cli.passphrases import add_passphrase, unlocked
-from pyramidion.cli.progress import warn
-from pyramidion.cli.text import date, several, table
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_grant,
+    add_passphrase,
+    add_store,
+    moment,
+    opened,
+    unlocked,
+)
+from pyramidion.cli.output import date, several, table, warn
 from pyramidion.cli.vault_files import vault_of
 from pyramidion.errors import SchemaError
 

@@ -16,9 +16,9 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, ours_to_interrupt
-from pyramidion.cli.progress import bar, remark, warn
-from pyramidion.cli.scratch import hear_nothing, scratch
+from pyramidion.cli.output import bar, remark, warn
 from pyramidion.cli.serve import PORT, ROLES, SERVED
+from pyramidion.cli.temporary import hear_nothing, scratch
 from pyramidion.errors import PyramidionError, StorageError, refuse_missing
 
 if TYPE_CHECKING:

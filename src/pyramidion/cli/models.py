@@ -7,10 +7,17 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Commands, Parser, add_quiet, add_store, opened
-from pyramidion.cli.progress import remark, warn
-from pyramidion.cli.text import date, several, table
-from pyramidion.cli.workload import add_workload, json_object, workload_of
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_quiet,
+    add_store,
+    add_workload,
+    json_object,
+    opened,
+    workload_of,
+)
+from pyramidion.cli.output import date, remark, several, table, warn
 from pyramidion.errors import PyramidionError
 
 if TYPE_CHECKING:

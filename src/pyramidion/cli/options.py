@@ -1,22 +1,35 @@
-"""What the commands share: the store, its keys, and the clock, which only they read."""
+"""Options that several commands share: the store, keys, the clock, limits, workloads.
+
+Only commands read the clock. Passphrases are asked for, or read from a file or the environment;
+never from the command line.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 import time
+from dataclasses import replace
+from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyramidion.cli.progress import warn
-from pyramidion.cli.text import past_its_time
+from pyramidion.cli.output import past_its_time, warn
+from pyramidion.config.checks import Value, loaded
 from pyramidion.config.durations import since_epoch
-from pyramidion.errors import SchemaError
+from pyramidion.errors import KeyHolderError, SchemaError
 
 if TYPE_CHECKING:
+    from pyramidion.config.label import Label
+    from pyramidion.config.schema import Schema
     from pyramidion.store.clocks import Clock
     from pyramidion.store.pyramid import Pyramid
     from pyramidion.store.schedule import Due
+    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.web.limits import Limits
+
 
 FORMATS = ("csv", "tsv", "parquet", "ndjson", "arrow")
 KEYS = "PYRAMIDION_KEYS"
@@ -180,3 +193,202 @@ def url_of(text: str) -> str:
     if not found:
         raise SchemaError(f"the environment has no {name}; set it to the URL of a table store")
     return found
+
+
+# --- limits of a service or an edge --------------------------------------------------------------
+
+
+MOST_LIMIT = 1_000_000
+
+
+def add_limits(parser: argparse.ArgumentParser, megabytes: int) -> None:
+    """Add the options; a body has so many megabytes where nobody says otherwise."""
+    parser.add_argument(
+        "--rate", metavar="N", type=limit, help="requests of a token each second (default: 5000)"
+    )
+    parser.add_argument(
+        "--at-once", metavar="N", type=limit, help="requests answered at once (default: 256)"
+    )
+    parser.add_argument(
+        "--body",
+        metavar="MB",
+        type=limit,
+        help=f"the largest body in megabytes (default: {megabytes})",
+    )
+    parser.add_argument(
+        "--open-metrics", action="store_true", help="let everybody read /metrics, not only admins"
+    )
+
+
+def limits_of(arguments: argparse.Namespace, usual: Limits) -> Limits:
+    """The limits that were given, and the others as they are."""
+    given: dict[str, Any] = {}
+    if arguments.rate is not None:
+        given |= {"per_second": float(arguments.rate), "burst": 2 * arguments.rate}
+    if arguments.at_once is not None:
+        given["at_once"] = arguments.at_once
+    if arguments.body is not None:
+        most = arguments.body << 20
+        given |= {"body_bytes": most, "json_bytes": min(most, usual.json_bytes)}
+        given["waiting_bytes"] = max(most, usual.waiting_bytes)
+        given["held_bytes"] = max(2 * most, usual.held_bytes)
+    return replace(usual, **given)
+
+
+def limit(text: str) -> int:
+    """A limit, as it is typed."""
+    if not text.isdecimal() or not 0 < int(text) <= MOST_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {MOST_LIMIT}")
+    return int(text)
+
+
+# --- passphrases ---------------------------------------------------------------------------------
+
+
+PASSPHRASE = "PYRAMIDION_PASSPHRASE"  # noqa: S105  # the variable's name
+SHORTEST = 12  # letters
+
+
+def add_passphrase(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add ``--passphrase-file``."""
+    parser.add_argument(
+        "--passphrase-file",
+        metavar="FILE",
+        type=Path,
+        help=f"read the key's passphrase from the first line of a file (default: the environment "
+        f"variable {PASSPHRASE}, or else {default})",
+    )
+
+
+def given_passphrase(arguments: argparse.Namespace) -> str | None:
+    """The passphrase of a file or of the environment, if there is one."""
+    if arguments.passphrase_file is not None:
+        from pyramidion.config.secret_files import read_secret
+
+        lines = read_secret(arguments.passphrase_file).decode(errors="replace").splitlines()
+        return lines[0] if lines else ""
+    return os.environ.get(PASSPHRASE)
+
+
+def new_passphrase(arguments: argparse.Namespace) -> str:
+    """A passphrase for a new key: long enough, and typed twice where it is asked for."""
+    found = given_passphrase(arguments)
+    if found is None:
+        found = _asked("passphrase for the private key: ")
+        if len(found) >= SHORTEST and _asked("the same again: ") != found:
+            raise SchemaError("the two passphrases differ; try it again")
+    if len(found) < SHORTEST:
+        raise SchemaError(f"a passphrase needs {SHORTEST} letters; choose a longer one")
+    return found
+
+
+def unlocked(path: Path, arguments: argparse.Namespace, *, bare: bool = False) -> PrivateKey:
+    """The private key in a file; ``bare``: perhaps one that was written without a passphrase."""
+    from pyramidion.config.secret_files import read_secret
+    from pyramidion.vault.keys import PrivateKey
+
+    text = read_secret(path)
+    if bare:
+        try:
+            return PrivateKey.from_text(text, "")
+        except KeyHolderError:
+            pass
+    found = given_passphrase(arguments)
+    return PrivateKey.from_text(text, _asked(f"passphrase of {path}: ") if found is None else found)
+
+
+def _asked(question: str) -> str:
+    if not sys.stdin.isatty():
+        raise SchemaError(
+            f"there is no terminal to ask for a passphrase; give --passphrase-file, or set "
+            f"{PASSPHRASE}"
+        )
+    return getpass(question, stream=sys.stderr)
+
+
+# --- what is learned from what -------------------------------------------------------------------
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """Add which label is learned, and from which tables."""
+    parser.add_argument(
+        "--label", metavar="NAME", help="the label to learn, where the schema has several"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="TABLE",
+        nargs="+",
+        action="extend",
+        help="learn from these features and groups alone; a group is written as 'a,b'",
+    )
+    parser.add_argument(
+        "--without",
+        metavar="TABLE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="leave out these features, with every group they are in, and these groups",
+    )
+    parser.add_argument(
+        "--merge",
+        metavar="JSON",
+        type=json_object,
+        help='learn coarser classes: {"new": ["old", "older"], ...}',
+    )
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """What is written as a JSON object.
+
+    >>> json_object('{"C": 0.1}')
+    {'C': 0.1}
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError('not a JSON object; write one such as {"name": 1}')
+    return found
+
+
+def workload_of(arguments: argparse.Namespace, schema: Schema) -> dict[str, Any]:
+    """The keywords of `training_set` and `register`."""
+    return {
+        "label": arguments.label,
+        "only": arguments.only,
+        "without": arguments.without,
+        "merge": _merge(arguments, schema),
+    }
+
+
+def _merge(arguments: argparse.Namespace, schema: Schema) -> dict[Value, Any] | None:
+    """Classes to merge. A new class is a number where the old ones are and it reads like one."""
+    if arguments.merge is None:
+        return None
+    names = list(arguments.merge)
+    by_name = {label.name: label for label in schema.labels}
+    label = by_name.get(arguments.label or schema.labels[0].name)
+    told = _like(label, names) if label is not None else names
+    olds = (loaded("--merge", olds) for olds in arguments.merge.values())
+    return dict(zip(told, olds, strict=True))
+
+
+def _like(label: Label, names: list[str]) -> list[Value]:
+    """Names as values of the type that a label's classes have.
+
+    >>> from pyramidion.config.label import Label
+    >>> _like(Label("stars", classes=[1, 2, 3]), ["0", "1"])
+    [0, 1]
+    >>> _like(Label("stars", classes=[1, 2, 3]), ["low", "1"])
+    ['low', '1']
+    """
+    kinds = {type(value) for value in label.classes or ("",)}
+    try:
+        if kinds == {int}:
+            return [int(name) for name in names]
+        if kinds <= {int, float}:
+            return [float(name) for name in names]
+    except ValueError:
+        pass
+    return list(names)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_json
-from pyramidion.cli.text import several, size, table
+from pyramidion.cli.output import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def named(text: str) -> tuple[str, int]:
 
 
 def nbytes(text: str) -> int:
-    """A size in bytes, as `pyramidion.cli.text.size` tells it.
+    """A size in bytes, as `pyramidion.cli.output.size` tells it.
 
     >>> nbytes("1.5GB"), nbytes("20 kB"), nbytes("4096")
     (1500000000, 20000, 4096)

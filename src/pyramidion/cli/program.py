@@ -16,18 +16,18 @@ from pyramidion.cli import (
     clock,
     demo,
     edge,
-    erasing,
+    erase_person,
     exposure,
-    intrusion,
     live,
     models,
+    observe,
     plan,
-    rows_in,
-    rows_out,
+    predict,
+    repair,
     schema,
     serve,
     shards,
-    sharing,
+    share,
     status,
     store,
     vault,
@@ -104,21 +104,21 @@ def _parser() -> argparse.ArgumentParser:
     plan.add(commands)
     store.add_create(commands)
     shards.add(commands)
-    rows_in.add(commands)
+    observe.add(commands)
     store.add_advance(commands)
     clock.add(commands)
     status.add(commands)
     store.add_ledger(commands)
-    rows_out.add(commands)
+    predict.add(commands)
     models.add(commands)
     edge.add(commands)
     store.add_tables(commands)
-    erasing.add(commands)
+    erase_person.add(commands)
     store.add_copies(commands)
-    sharing.add(commands)
+    share.add(commands)
     vault.add(commands)
     exposure.add(commands)
-    intrusion.add(commands)
+    repair.add(commands)
     serve.add(commands)
     audit_log.add(commands)
     audit.add(commands)

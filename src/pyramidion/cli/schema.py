@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from pyramidion.cli.options import Commands, Parser, add_json
-from pyramidion.cli.text import table
+from pyramidion.cli.output import table
 from pyramidion.errors import SchemaError
 
 

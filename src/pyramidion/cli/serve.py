@@ -10,10 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.limits import add_limits, limits_of, number
-from pyramidion.cli.options import Commands, Parser, add_json, folder, ours_to_interrupt, say_erased
-from pyramidion.cli.progress import warn
-from pyramidion.cli.text import date, table
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_json,
+    add_limits,
+    folder,
+    limit,
+    limits_of,
+    ours_to_interrupt,
+    say_erased,
+)
+from pyramidion.cli.output import date, table, warn
 from pyramidion.errors import refuse_missing
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ def add(commands: Commands[Parser]) -> None:
     serving.add_argument(
         "--waiting",
         metavar="N",
-        type=number,
+        type=limit,
         help="observations of a stream that wait for a commit (default: 4096)",
     )
     add_json(serving)

@@ -18,7 +18,7 @@ from pyramidion.cli.options import (
     ours_to_interrupt,
     url_of,
 )
-from pyramidion.cli.text import several, table
+from pyramidion.cli.output import several, table
 from pyramidion.errors import SchemaError, StateError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_store, opened
-from pyramidion.cli.text import date, several, size, table
+from pyramidion.cli.output import date, several, size, table
 
 if TYPE_CHECKING:
     from pyramidion.config.settings import Settings

@@ -22,10 +22,9 @@ from pyramidion.cli.options import (
     say_erased,
     url_of,
 )
-from pyramidion.cli.progress import warn
+from pyramidion.cli.output import several, size, table, warn
 from pyramidion.cli.schema import to_change
 from pyramidion.cli.shards import add_shard, custodian_of, shard_of
-from pyramidion.cli.text import several, size, table
 from pyramidion.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``vault``: the documents that people carry: request, grant, revoke."""
+"""``vault``: keys, and the documents that people carry: request, grant, revoke."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli import vault_files, vault_keys, vault_rows
+from pyramidion.cli import vault_files, vault_rows
 from pyramidion.cli.options import (
     Commands,
     Parser,
     add_json,
+    add_passphrase,
     add_store,
     clock_of,
     folder,
+    given_passphrase,
     moment,
+    new_passphrase,
     opened,
+    unlocked,
 )
-from pyramidion.cli.passphrases import add_passphrase, given, new_passphrase, unlocked
-from pyramidion.cli.text import date, several
-from pyramidion.cli.vault_keys import PROMPT, refuse_there, written
+from pyramidion.cli.output import date, several
 from pyramidion.errors import FormatError, SchemaError, StateError
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def add(commands: Commands[Parser]) -> None:
         "key opens it, file by file, for an engineer who says why, and for a time.",
     )
     verbs = vault.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    vault_keys.add(verbs)
+    _add_keygen(verbs)
     _add_request(verbs)
     _add_sign(verbs)
     _add_grant(verbs)
@@ -114,7 +116,7 @@ def request(arguments: argparse.Namespace) -> None:
     first, last = _times(arguments)
     at = arguments.broker_at
     found = hello(at) if at else found_at(arguments.data)[1]
-    passphrase = "" if given(arguments) is None and not arguments.protect else None
+    passphrase = "" if given_passphrase(arguments) is None and not arguments.protect else None
     key = PrivateKey.new()
     text = key.to_text(new_passphrase(arguments) if passphrase is None else passphrase)
     with opened(arguments, reading=True) as pyramid:
@@ -430,3 +432,78 @@ def _summary(asked: Request | Grant) -> dict[str, object]:
         "engineer_fingerprint": asked.key.fingerprint,
         "broker_fingerprint": asked.broker.fingerprint,
     }
+
+
+# --- keys, and files that are written once -------------------------------------------------------
+
+
+PROMPT = "a prompt"
+
+
+def _add_keygen(verbs: Commands[Parser]) -> None:
+    making = verbs.add_parser(
+        "keygen",
+        help="make a custodian's pair of keys",
+        description="Make a custodian's pair of keys: NAME.key, under a passphrase, for the "
+        "custodian alone, and NAME.pub for the store. Run it on a machine that has no data.",
+    )
+    making.add_argument(
+        "--output", metavar="NAME", type=Path, required=True, help="write NAME.key and NAME.pub"
+    )
+    add_passphrase(making, PROMPT)
+    add_json(making)
+    making.set_defaults(run=keygen)
+
+
+def keygen(arguments: argparse.Namespace) -> None:
+    """Make a pair of keys."""
+    from pyramidion.vault.keys import PrivateKey
+
+    name = arguments.output
+    private, public = (name.with_name(f"{name.name}.{end}") for end in ("key", "pub"))
+    _refuse_beside(private)
+    refuse_there(private, public)
+    passphrase = new_passphrase(arguments)
+    pair = PrivateKey.new()
+    written(private, pair.to_text(passphrase))
+    written(public, pair.public.to_text(), mode=0o644)
+    told = {"private": str(private), "public": str(public)}
+    if arguments.json:
+        print(json.dumps(told | {"fingerprint": pair.public.fingerprint}))
+        return
+    print(f"wrote {private}: keep it, and a copy of it, away from the data; without it, or without")
+    print("its passphrase, nobody opens the vault")
+    print(f"wrote {public}: give it to the store")
+    print(f"fingerprint {pair.public.fingerprint}")
+
+
+def _refuse_beside(path: Path) -> None:
+    """The private half never lies beside the data."""
+    from pyramidion.storage.home import CATALOGUE
+
+    here = path.absolute().parent.resolve()
+    for parent in (here, *here.parents):
+        if (parent / CATALOGUE).exists():
+            raise SchemaError(
+                f"{path} would lie in the store at {parent}, which it must not share a fate with; "
+                f"choose a place that has no data, best on another machine"
+            )
+    if here.is_dir() and any(each.with_suffix(".json").exists() for each in here.glob("*.parquet")):
+        raise SchemaError(
+            f"{path} would lie beside the files it opens; choose a place that has no data, best on "
+            f"another machine"
+        )
+
+
+def refuse_there(*paths: Path) -> None:
+    """Raise if one of these is there: nothing is written over."""
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise SchemaError(f"{path} exists already; choose another name")
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a new file, for its owner alone unless told otherwise."""
+    from pyramidion.storage.disk import create_durably
+
+    create_durably(path, text.encode(), mode=mode)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyramidion.cli.options import Commands, Parser, add_store, moment, opened
-from pyramidion.cli.text import date, several, size, table
+from pyramidion.cli.output import date, several, size, table
 from pyramidion.errors import FormatError, StateError
 
 if TYPE_CHECKING:

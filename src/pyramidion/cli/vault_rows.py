@@ -14,11 +14,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Commands, Parser, add_json, add_quiet, folder, ours_to_interrupt
-from pyramidion.cli.passphrases import add_passphrase, unlocked
-from pyramidion.cli.progress import Pace, bar, remark
-from pyramidion.cli.text import several
-from pyramidion.cli.writers import Write, kind_of, writing
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_json,
+    add_passphrase,
+    add_quiet,
+    folder,
+    ours_to_interrupt,
+    unlocked,
+)
+from pyramidion.cli.output import Pace, bar, remark, several
+from pyramidion.cli.row_files import Write, kind_of, writing
 from pyramidion.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from pyramidion.cli.options import Commands, Parser, add_store, opened
-from pyramidion.cli.text import several, table
+from pyramidion.cli.output import several, table
 from pyramidion.errors import FormatError
 
 if TYPE_CHECKING:

@@ -9,9 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyramidion.cli.options import Commands, Parser, add_grant, add_store, opened
-from pyramidion.cli.passphrases import add_passphrase, unlocked
-from pyramidion.cli.text import several
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_grant,
+    add_passphrase,
+    add_store,
+    opened,
+    unlocked,
+)
+from pyramidion.cli.output import several
 from pyramidion.errors import ObservationError, SchemaError
 
 if TYPE_CHECKING:

@@ -9,11 +9,18 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.cli.options import Commands, Parser, add_quiet, add_rows, add_store, opened
-from pyramidion.cli.progress import Pace, bar, remark, warn
-from pyramidion.cli.text import several
-from pyramidion.cli.workload import add_workload, workload_of
-from pyramidion.cli.writers import add_output, kind_of, writing
+from pyramidion.cli.options import (
+    Commands,
+    Parser,
+    add_quiet,
+    add_rows,
+    add_store,
+    add_workload,
+    opened,
+    workload_of,
+)
+from pyramidion.cli.output import Pace, bar, remark, several, warn
+from pyramidion.cli.row_files import add_output, kind_of, writing
 from pyramidion.errors import SchemaError, StateError
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from pyramidion.cli.options import (
     opened,
     say_erased,
 )
-from pyramidion.cli.progress import Pace, Stop, bar, remark, warn
-from pyramidion.cli.text import date, past_its_time, several
+from pyramidion.cli.output import Pace, Stop, bar, date, past_its_time, remark, several, warn
 from pyramidion.errors import ObservationError
 
 if TYPE_CHECKING:
