@@ -24,7 +24,7 @@ from benchmarks.report import Report, best
 from lab.experiments import latency
 from lab.service_process import filled, serving
 from pyramidion import Settings
-from pyramidion.counts.far import FarArena
+from pyramidion.counts.remote import FarArena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.counting import Counting
 from pyramidion.storage.blocks import Span

@@ -41,8 +41,8 @@ from lab.holdout import chosen_groups, coded_rows, private_shares
 from lab.raw_results import Range, labels, loss
 from pyramidion.config.schema import Categorical, Schema
 from pyramidion.config.settings import Settings
+from pyramidion.counts.group_gain import SURE
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.counts.trials import SURE
 from pyramidion.privacy.selection import LEAKY, Method
 from pyramidion.privacy.weights import by_size
 from pyramidion.rows.encoding import table_shapes

@@ -15,7 +15,7 @@ from pyramidion.config.schema import Schema
 from pyramidion.config.settings import Settings
 from pyramidion.config.window_tree import Levels, Mechanism, best
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.cover import Piece, cover
+from pyramidion.counts.tree_cover import Piece, cover
 from pyramidion.privacy.birth import Birth, parts_of
 from pyramidion.rows.encoding import table_shapes
 

@@ -18,9 +18,9 @@ from pyramidion.counts import estimate_kernels
 from pyramidion.counts.layout import Table
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.counting import Counting
+from pyramidion.privacy.error_model import CUT, STRENGTH, Classes, SketchErrors
 from pyramidion.privacy.population import Expected, Population
 from pyramidion.privacy.prediction import Predictor, TablePlan
-from pyramidion.privacy.sketch_errors import CUT, STRENGTH, Classes, SketchErrors
 from tests.seeding import seeded
 
 Floats = NDArray[np.float64]

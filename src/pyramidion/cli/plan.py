@@ -138,8 +138,7 @@ def nbytes(text: str) -> int:
 def run(arguments: argparse.Namespace) -> None:
     """Propose settings."""
     from pyramidion.config.schema import Schema
-    from pyramidion.privacy.plan import plan
-    from pyramidion.privacy.planning import report
+    from pyramidion.privacy.plan import plan, report
 
     planned = plan(
         Schema.from_toml(arguments.schema),
@@ -161,7 +160,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings | None:
     """The file's own; what is wrong with them is said with its name."""
     from pyramidion.config import toml
-    from pyramidion.privacy.planning import settings_in
+    from pyramidion.privacy.plan import settings_in
 
     data, where = toml.read(arguments.schema, "schema")
     told = arguments.epsilon is not None or arguments.target is not None

@@ -14,7 +14,7 @@ the prior with variance π(1-π)/(a+1): sampling adds π(1-π)/n, noise adds π(
 Without noise it is (c_l + aπ_l)/(n + a), the usual smoothing; under noise much
 larger than the counts it is the prior. It is never 0 or 1 under noise: the counts
 are moved, not the result (on synthetic tables, 8 to 20 % less excess log loss).
-With importance weights, a observations weigh a·g, see `pyramidion.counts.scatter`.
+With importance weights, a observations weigh a·g, see `pyramidion.counts.dispersion`.
 
 **Groups** are shrunk to what their parts say together: in the place of π is m, the
 prior times p_l/π_l of each part, renormalised (the log-odds of the parts, summed). Where noise
@@ -54,9 +54,9 @@ from pyramidion.config.settings import Settings
 from pyramidion.counts import estimate_kernels, row_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
+from pyramidion.counts.dispersion import MAD, Scatter, noise_of_rates
 from pyramidion.counts.estimate_kernels import MADE_PARTS
 from pyramidion.counts.layout import Table
-from pyramidion.counts.scatter import MAD, Scatter, noise_of_rates
 from pyramidion.errors import StateError
 from pyramidion.rows.json_rows import JsonRows
 from pyramidion.rows.packed_kernels import Bundle

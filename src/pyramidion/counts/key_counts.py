@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pyramidion.counts.key_counts_kernels import count_keys
+from pyramidion.counts.kernels import count_keys
 from pyramidion.rows.hashing import Keys
 
 _FEWEST = 1 << 10  # slots at the beginning; they double when half of them are in use

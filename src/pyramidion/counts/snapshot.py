@@ -19,9 +19,9 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.deadline import Deadline
 from pyramidion.counts.estimates import Estimates, Studied
-from pyramidion.counts.far import FarEstimates, Fetch
 from pyramidion.counts.guarantee import Guarantee
-from pyramidion.counts.typical import typical_counts
+from pyramidion.counts.layout import PRIOR
+from pyramidion.counts.remote import Fetch, RemoteEstimates
 from pyramidion.counts.values import values_of
 from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.rows.encoding import Encoder
@@ -103,7 +103,7 @@ class Snapshot:
         if fetch is None or studied is None:
             self.estimates = Estimates(*given, studied=studied)
         else:
-            self.estimates = FarEstimates(*given, studied=studied, fetch=fetch)
+            self.estimates = RemoteEstimates(*given, studied=studied, fetch=fetch)
         self._row = self.estimates.one_json(self._json)
         self.made = made
         """When the service signed this copy, in microseconds since 1970; 0: not a signed copy."""
@@ -300,3 +300,23 @@ class Snapshot:
         raw._row = raw.estimates.one_json(raw._json)
         raw.guarantee = self.guarantee.raw()
         return raw
+
+
+def typical_counts(arena: Arena) -> dict[str, float]:
+    """By table, the count in the cell that an observation falls into, on average; 0 at least.
+
+    A cell is read for the rows that fall into it, so what matters is the cell that an observation
+    falls into: with counts n and N rows, the mean of n over rows is Σ n² / N. Of noisy cells c,
+    whose noise has variance σ², the sum of c² - σ² has the same mean as Σ n²; in a signed sketch
+    too, where it is the known estimate of a second moment. N is the prior's noisy total. So only
+    sealed tables are read, and nothing is spent (P2).
+    """
+    index = arena.layout.index
+    rows = max(float(arena.cells(index[PRIOR]).sum()), 1.0)
+    found = {}
+    for name, number in index.items():
+        table, cells = arena.layout.tables[number], arena.cells(number)
+        squares = sum(float(np.square(row, dtype=np.float64).sum()) for row in cells) / table.rows
+        noise = table.variance * cells[0].size
+        found[name] = max(squares - noise, 0.0) / rows
+    return found

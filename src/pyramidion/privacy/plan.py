@@ -24,10 +24,10 @@ from pyramidion.config.checks import checked_number, checked_whole, nearest
 from pyramidion.config.schema import Schema
 from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
+from pyramidion.privacy.plan_reasons import reasons
 from pyramidion.privacy.population import Expected
 from pyramidion.privacy.prediction import Prediction, Predictor, TablePlan
 from pyramidion.privacy.proposals import Alternative, Proposals
-from pyramidion.privacy.reasons import reasons
 
 MEMORY = 1_000_000_000
 """Bytes for the tables of a window and the complete ones, unless another bound is told."""
@@ -317,3 +317,28 @@ def _epsilon_for(
 def _rounded_up(number: float) -> float:
     digits = _DIGITS - 1 - math.floor(math.log10(number))
     return math.ceil(number * 10**digits) / 10**digits if digits > 0 else math.ceil(number)
+
+
+# --- plans for schema files ----------------------------------------------------------------------
+
+
+def settings_in(file: Mapping[str, object], *, told: bool) -> Settings | None:
+    """A schema file's own settings, if it has any; an ε or a target that is told goes first.
+
+    >>> settings_in({"settings": {"k": 2}}, told=True).k
+    2
+    >>> settings_in({}, told=True)
+    """
+    knobs = file.get("settings")
+    if told and isinstance(knobs, Mapping):
+        knobs = {**knobs, "epsilon": 1.0}
+    return None if knobs is None else Settings.from_dict(knobs)  # type: ignore[arg-type]
+
+
+def report(planned: Plan) -> dict[str, object]:
+    """A plan in plain values, its settings as text, and the ε that each table asks for."""
+    told = planned.to_dict() | {"toml": planned.to_toml()}
+    if planned.target is not None:
+        found = [planned.epsilon_for(planned.target, table.name) for table in planned.tables]
+        told["epsilon_for_table"] = [e if e < math.inf else None for e in found]
+    return told

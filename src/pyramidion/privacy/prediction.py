@@ -2,7 +2,7 @@
 
 The noise is not derived a second time: a `Birth` of the very settings tells the
 variance of every cell, and the layout its bytes. What is assumed is said in
-`pyramidion.privacy.population` (sizes of keys) and `pyramidion.privacy.sketch_errors`
+`pyramidion.privacy.population` (sizes of keys) and `pyramidion.privacy.error_model`
 (rates of keys, classes equally frequent, rows that weigh 1).
 """
 
@@ -17,13 +17,12 @@ import numpy as np
 
 from pyramidion.config.schema import Schema
 from pyramidion.config.settings import Settings
+from pyramidion.counts.dispersion import noise_of_rates
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
-from pyramidion.counts.scatter import noise_of_rates
 from pyramidion.privacy.birth import Birth, parts_of, reserves_of
 from pyramidion.privacy.contributions import hidden_of
+from pyramidion.privacy.error_model import SAMPLES, Classes, RateErrors, SketchErrors
 from pyramidion.privacy.population import Expected, Population
-from pyramidion.privacy.rate_errors import RateErrors
-from pyramidion.privacy.sketch_errors import SAMPLES, Classes, SketchErrors
 from pyramidion.rows.encoding import table_shapes
 
 _NOBODYS = b"nobody's"

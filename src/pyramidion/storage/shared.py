@@ -13,7 +13,7 @@ from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from pyramidion.counts.far import FarArena
+from pyramidion.counts.remote import FarArena
 from pyramidion.counts.signing import key_from
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import Clock

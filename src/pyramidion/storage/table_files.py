@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Self
 
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.cover import Piece, cover
 from pyramidion.counts.layout import Layout
+from pyramidion.counts.tree_cover import Piece, cover
 from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from pyramidion.config.schema import bare
 from pyramidion.counts.arena import Arena
-from pyramidion.counts.trials import SURE, Across, Agreement, gain, gain_across, parts_of
+from pyramidion.counts.group_gain import SURE, Across, Agreement, gain, gain_across, parts_of
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.storage.deletions import dropped
 from pyramidion.storage.readings import Reading

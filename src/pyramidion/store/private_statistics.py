@@ -13,9 +13,8 @@ from fractions import Fraction
 
 from pyramidion.errors import FormatError, StorageError
 from pyramidion.privacy import weights
-from pyramidion.privacy.bins import read_cuts
 from pyramidion.privacy.budget import budget_of
-from pyramidion.privacy.quantiles import FEWEST_ROWS
+from pyramidion.privacy.quantiles import FEWEST_ROWS, read_cuts
 from pyramidion.rows.observations import Observations
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.readings import Purpose, Values

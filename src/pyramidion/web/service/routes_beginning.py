@@ -15,8 +15,7 @@ from starlette.responses import Response
 from pyramidion.config.schema import Schema
 from pyramidion.errors import BusyError, FormatError, SchemaError, TooLargeError
 from pyramidion.learn.choices import CHOICES
-from pyramidion.privacy.plan import Plan, plan
-from pyramidion.privacy.planning import report, settings_in
+from pyramidion.privacy.plan import Plan, plan, report, settings_in
 from pyramidion.web.bodies import answer, body_of, kind_of, wants
 from pyramidion.web.refusals import UnsupportedError
 from pyramidion.web.service.access import ANY

@@ -8,7 +8,7 @@ import pytest
 from pyramidion import CountFeaturizer
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Layout, Table
-from pyramidion.counts.typical import typical_counts
+from pyramidion.counts.snapshot import typical_counts
 
 
 def arena_of(kind: str, cells: np.ndarray, variance: float, rows: int = 1) -> Arena:

@@ -48,7 +48,7 @@ class FarArena(Arena):
         raise AttributeError(name)
 
 
-class FarEstimates(Estimates):
+class RemoteEstimates(Estimates):
     """Estimates on tables that are elsewhere."""
 
     together = True

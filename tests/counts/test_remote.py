@@ -11,7 +11,7 @@ import pytest
 from tests.counts.test_snapshot import rows_of, snapshot_of
 
 from pyramidion.counts import estimate_kernels
-from pyramidion.counts.far import AT_ONCE, FarArena
+from pyramidion.counts.remote import AT_ONCE, FarArena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.reference_selection import agreement_across
 
 from pyramidion.counts.arena import Arena
+from pyramidion.counts.group_gain import SURE, Across, agreement, gain, gain_across, parts_of
 from pyramidion.counts.layout import PRIOR, Layout, Table
-from pyramidion.counts.trials import SURE, Across, agreement, gain, gain_across, parts_of
 
 WIDTH = {"a": 12, "b": 12, "a,b": 144}
 
