@@ -6,6 +6,7 @@ that one call enters: one more observed row, a seal, a retirement, one predictio
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -31,7 +32,6 @@ from pyramidion.web.service.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(pyramidion.__file__).parent
-HOOKS = r"\.(changed|opening|leaving|left|erasing|dropping|parting|taken|sealed)\.append\("
 DAY = 86_400.0
 
 
@@ -94,13 +94,40 @@ def _at_module_level(graph: grimp.ImportGraph, name: str) -> frozenset[str]:
 
 
 def writers() -> dict[str, int]:
-    """State changes in SQL outside the storage package, and registrations of callbacks."""
+    """State changes in SQL outside storage, callback lists, and functions appended to them."""
     texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
     outside = [t for p, t in texts.items() if "storage" not in p.relative_to(PACKAGE).parts]
+    trees = [ast.parse(text) for text in texts.values()]
+    lists = {name for tree in trees for name in callback_lists(tree)}
     return {
         "`SET state` outside storage": sum(len(re.findall(r"SET state", t)) for t in outside),
-        "callback registrations": sum(len(re.findall(HOOKS, t)) for t in texts.values()),
+        "callback lists": sum(len(callback_lists(tree)) for tree in trees),
+        "callback registrations": sum(registrations(tree, lists) for tree in trees),
     }
+
+
+def callback_lists(tree: ast.AST) -> list[str]:
+    """Attributes that are declared as a list of callables."""
+    return [
+        node.target.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Attribute)
+        and ast.unparse(node.annotation).startswith("list[Callable[")
+    ]
+
+
+def registrations(tree: ast.AST, lists: Collection[str]) -> int:
+    """How often a function is appended to one of these lists; calls append other things."""
+    return sum(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "append"
+        and isinstance(node.func.value, ast.Attribute)
+        and node.func.value.attr in lists
+        and not isinstance(node.args[0], ast.Call)
+        for node in ast.walk(tree)
+    )
 
 
 # --- files that one call enters ------------------------------------------------------------
