@@ -24,7 +24,7 @@ from lab.clicks import generate, schema
 from pyramidion import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
 
 ROWS = 10_000_000
@@ -111,7 +111,9 @@ def embedded(files: list[Path]) -> int:
     door = Door(schema(), SETTINGS, b"a secret of the stream")
     slots = Slots.of_windows(SETTINGS)
     assert slots is not None
-    birth = Birth(SETTINGS, door.encoder.shapes, door.schema.cardinality, b"a secret of the stream")
+    birth = TableDesign(
+        SETTINGS, door.encoder.shapes, door.schema.cardinality, b"a secret of the stream"
+    )
     arenas: dict[int, Arena] = {}
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(BATCH):

@@ -22,9 +22,9 @@ from pyramidion.config.schema import Schema
 from pyramidion.config.settings import Settings
 from pyramidion.counts.selection import Coded
 from pyramidion.errors import PrivacyError
-from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.selection import Method, Wanted, select
+from pyramidion.privacy.table_noise import sizes_of
 from pyramidion.privacy.weights import read, weights_of
 from pyramidion.rows.observations import Door
 

@@ -16,7 +16,7 @@ from pyramidion.config.settings import Settings
 from pyramidion.config.window_tree import Levels, Mechanism, best
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.tree_cover import Piece, cover
-from pyramidion.privacy.birth import Birth, parts_of
+from pyramidion.privacy.table_noise import TableDesign, parts_of
 from pyramidion.rows.encoding import table_shapes
 
 CELLS = 1_024
@@ -80,7 +80,7 @@ def _settings(mechanism: Mechanism, levels: Levels | None) -> Settings:
     return Settings(**told)  # type: ignore[arg-type]
 
 
-def _birth(settings: Settings, level: int) -> Birth:
+def _birth(settings: Settings, level: int) -> TableDesign:
     shapes = table_shapes(SCHEMA, settings.dense_limit)
     part = parts_of(settings, {})[level]
-    return Birth(settings, shapes, SCHEMA.cardinality, b"nobody's", part=part)
+    return TableDesign(settings, shapes, SCHEMA.cardinality, b"nobody's", part=part)

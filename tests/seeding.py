@@ -25,7 +25,7 @@ from pyramidion.storage import roster
 from pyramidion.storage.ciphers import KEY_BYTES
 from pyramidion.storage.data_keys import DataKey
 
-DRAWING = ("birth", "exponential", "quantiles")
+DRAWING = ("table_noise", "exponential", "quantiles")
 """Modules of `pyramidion.privacy` that draw where they are given no source."""
 
 

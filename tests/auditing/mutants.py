@@ -301,7 +301,7 @@ MUTANTS = (
         "noise reused between windows",
         (
             Edit(
-                "privacy/birth.py",
+                "privacy/table_noise.py",
                 "source = randomness if randomness is not None else Randomness()",
                 'source = Randomness.insecure_from_seed(b"")',
             ),
@@ -323,7 +323,7 @@ MUTANTS = (
         "exact prior",
         (
             Edit(
-                "privacy/birth.py",
+                "privacy/table_noise.py",
                 "            aside.do(lambda: noise.fill(cells, source))\n",
                 "            if table:\n                noise.fill(cells, source)\n",
             ),

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pyramidion import Settings
-from pyramidion.privacy import birth
+from pyramidion.privacy import table_noise
 from pyramidion.store.audit.statistical import measure
 
 RUNS = 20
@@ -28,9 +28,9 @@ CASES: list[tuple[dict[str, Any], int]] = [
 
 def halved() -> AbstractContextManager[Any]:
     """Half the noise in every table, while the ledger says nothing of it."""
-    scale, variance = birth.laplace_scale, birth.gaussian_variance
+    scale, variance = table_noise.laplace_scale, table_noise.gaussian_variance
     return patch.multiple(
-        birth,
+        table_noise,
         laplace_scale=lambda **given: scale(**given) / 2,
         gaussian_variance=lambda **given: variance(**given) / 4,
     )

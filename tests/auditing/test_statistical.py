@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pyramidion import Categorical, Continuous, Label, Schema, SchemaError, Settings
-from pyramidion.privacy import birth
+from pyramidion.privacy import table_noise
 from pyramidion.privacy.audit import gaussian_epsilon
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.store.audit import statistical
@@ -56,9 +56,9 @@ def sure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale, variance = birth.laplace_scale, birth.gaussian_variance
-    monkeypatch.setattr(birth, "laplace_scale", lambda **given: scale(**given) / 2)
-    monkeypatch.setattr(birth, "gaussian_variance", lambda **given: variance(**given) / 4)
+    scale, variance = table_noise.laplace_scale, table_noise.gaussian_variance
+    monkeypatch.setattr(table_noise, "laplace_scale", lambda **given: scale(**given) / 2)
+    monkeypatch.setattr(table_noise, "gaussian_variance", lambda **given: variance(**given) / 4)
 
 
 def must_be_quiet(found: Measured) -> None:

@@ -24,8 +24,8 @@ from pyramidion.counts import arena as module
 from pyramidion.counts.arena import MAGIC, VERSION, Arena
 from pyramidion.counts.layout import ALIGN, PRIOR, Layout, Table
 from pyramidion.errors import FormatError, PrivacyError, SchemaError, StateError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door, Observations
 
 INF = float("inf")
@@ -43,12 +43,12 @@ SCHEMA = Schema(
 
 
 @cache
-def stream(**given: Any) -> tuple[Door, Birth]:
+def stream(**given: Any) -> tuple[Door, TableDesign]:
     chosen = Settings(
         **{"epsilon": 1.0, "buckets": 8, "p_min": 0.1, "max_rows_per_window": 10_000} | given
     )
     door = Door(SCHEMA, chosen, SECRET)
-    return door, Birth(chosen, door.encoder.shapes, SCHEMA.cardinality, SECRET)
+    return door, TableDesign(chosen, door.encoder.shapes, SCHEMA.cardinality, SECRET)
 
 
 def rows_of(size: int, seed: int = 0) -> pa.Table:

@@ -27,9 +27,9 @@ from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE, Cla
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace, Noise
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.encoding import TableShape
 from pyramidion.rows.observations import Door
 
@@ -593,7 +593,7 @@ def features_of(
         weight=weight,
     )
     door = Door(schema, Settings(**{"epsilon": INF, "buckets": 65_536} | given), b"secret")
-    birth = Birth(door.settings, door.encoder.shapes, schema.cardinality, b"secret")
+    birth = TableDesign(door.settings, door.encoder.shapes, schema.cardinality, b"secret")
     arena = birth.arena()
     arena.add(door.observations(table))
     arena.seal()

@@ -17,8 +17,8 @@ from pyramidion.counts import snapshot as module
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.snapshot import Features, Snapshot
 from pyramidion.errors import ObservationError, StateError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
 
 SECRET = b"a secret of the stream"
@@ -50,12 +50,12 @@ def rows_of(size: int, seed: int = 0) -> pa.Table:
 
 
 @cache
-def stream(**given: Any) -> tuple[Door, Birth]:
+def stream(**given: Any) -> tuple[Door, TableDesign]:
     chosen = Settings(
         **{"epsilon": 3.0, "buckets": 256, "columns": EVERY, "passthrough": 4} | given
     )
     door = Door(SCHEMA, chosen, SECRET)
-    return door, Birth(chosen, door.encoder.shapes, SCHEMA.cardinality, SECRET)
+    return door, TableDesign(chosen, door.encoder.shapes, SCHEMA.cardinality, SECRET)
 
 
 def arena_of(size: int, **given: Any) -> Arena:

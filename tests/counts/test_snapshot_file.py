@@ -18,7 +18,7 @@ from pyramidion.counts.signing import sign, unsign
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes, snapshot_from
 from pyramidion.errors import FormatError, PrivacyError, StateError
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -66,7 +66,7 @@ def test_weights_and_values_of_every_type_survive() -> None:
     )
     chosen = Settings(epsilon=5.0, p_min=0.1, weight_unit=4, buckets=64, passthrough=9)
     door = Door(schema, chosen, b"secret")
-    birth = Birth(chosen, door.encoder.shapes, 2, b"secret")
+    birth = TableDesign(chosen, door.encoder.shapes, 2, b"secret")
     arena = birth.arena()
     rows = pa.table(
         {"a": ["x", "z"] * 50, "b": ["u", "v"] * 50, "y": ["no", "yes"] * 50, "p": [0.2, 1.0] * 50}
@@ -120,7 +120,7 @@ def small() -> bytes:
     schema = Schema(features=[Categorical("a", domain=["x"])], label=Label("y", classes=[0, 1]))
     chosen = Settings(epsilon=1.0)
     door = Door(schema, chosen, b"s")
-    birth = Birth(chosen, door.encoder.shapes, 2, b"s")
+    birth = TableDesign(chosen, door.encoder.shapes, 2, b"s")
     arena = birth.arena()
     arena.seal()
     return sent(Snapshot(door, arena, birth.guarantee(1)))

@@ -27,7 +27,7 @@ from pyramidion.config.schema import Categorical, Continuous, Label, Schema
 from pyramidion.config.settings import Settings
 from pyramidion.errors import PrivacyError
 from pyramidion.privacy import weights
-from pyramidion.privacy.birth import sizes_of
+from pyramidion.privacy.table_noise import sizes_of
 from pyramidion.rows.observations import Door
 from pyramidion.store.status import Status
 from tests.lab.small import SCHEMA, clicked, small, without_future

@@ -20,9 +20,9 @@ from pyramidion import Categorical, CountFeaturizer
 from pyramidion.counts.arena import Arena
 from pyramidion.learn.counting import Counting
 from pyramidion.privacy import weights
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.quantiles import FEWEST_ROWS
+from pyramidion.privacy.table_noise import TableDesign
 
 MUCH: dict[str, Any] = {
     "epsilon": 40.0,
@@ -46,7 +46,7 @@ def fitted(size: int = 4_000, **settings: Any) -> CountFeaturizer:
     return CountFeaturizer(**MUCH | settings).fit(*rows(size))
 
 
-def birth(featurizer: CountFeaturizer) -> Birth:
+def birth(featurizer: CountFeaturizer) -> TableDesign:
     return featurizer._counting_.birth
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pyramidion import CountFeaturizer
-from pyramidion.privacy import birth
+from pyramidion.privacy import table_noise
 from pyramidion.privacy.audit import gaussian_loss, pure_loss, rate_bounds
 from pyramidion.privacy.budget import rho_of
 from tests import canaries
@@ -54,7 +54,7 @@ def promised() -> float:
 
 @pytest.fixture
 def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale, variance = birth.laplace_scale, birth.gaussian_variance
+    scale, variance = table_noise.laplace_scale, table_noise.gaussian_variance
 
     def half(**given: Any) -> Fraction:
         return scale(**given) / 2
@@ -62,8 +62,8 @@ def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def quarter(**given: Any) -> Fraction:
         return variance(**given) / 4
 
-    monkeypatch.setattr(birth, "laplace_scale", half)
-    monkeypatch.setattr(birth, "gaussian_variance", quarter)
+    monkeypatch.setattr(table_noise, "laplace_scale", half)
+    monkeypatch.setattr(table_noise, "gaussian_variance", quarter)
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pyramidion import PrivacyError, Settings
-from pyramidion.privacy.birth import reserves_of, shares_of
 from pyramidion.privacy.budget import budget_of, epsilon_of, rho_of
 from pyramidion.privacy.ledger import Ledger, Line, MemoryBook
+from pyramidion.privacy.table_noise import reserves_of, shares_of
 from tests.privacy.ledgers import EVERY, KEPT, PURE, RESERVES, TABLES, lines_of, opened
 
-# Birth
+# TableDesign
 
 
 @pytest.mark.parametrize("settings", EVERY)

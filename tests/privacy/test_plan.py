@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramidion import Categorical, Continuous, Label, Plan, Schema, SchemaError, Settings, plan
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.population import Expected, Population
 from pyramidion.privacy.prediction import Predictor, born
+from pyramidion.privacy.table_noise import TableDesign
 
 LIKED = Label("liked", classes=[0, 1])
 MOVIES = Schema(
@@ -335,7 +335,7 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_planning_spends_and_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Birth, "arena", lambda *_: pytest.fail("a plan makes no tables"))
+    monkeypatch.setattr(TableDesign, "arena", lambda *_: pytest.fail("a plan makes no tables"))
     movies(epsilon=0.9)
 
 

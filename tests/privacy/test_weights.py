@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyramidion import Categorical, Label, PrivacyError, Schema, Settings
 from pyramidion.counts.layout import Kind
 from pyramidion.privacy import weights
-from pyramidion.privacy.birth import Birth, Size, sizes_of
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import Size, TableDesign, sizes_of
 from pyramidion.privacy.weights import (
     combined,
     efficiency,
@@ -236,7 +236,7 @@ def scales_of(settings: Settings, found: Sequence[float]) -> list[float]:
     """The scale of the noise that tables are born with under these weights."""
     shapes, sizes = sized(settings, len(found))
     shares = weights_of(settings, sizes, named(found))
-    birth = Birth(settings, shapes, 2, b"secret", weights=shares)
+    birth = TableDesign(settings, shapes, 2, b"secret", weights=shares)
     assert sum(birth.shares.values()) == 1
     return [noise.scale for noise in birth.noises[1:] if noise is not None]
 

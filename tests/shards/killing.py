@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.storage import fault_points as killpoints
 from pyramidion.storage.roster import Roster
 from pyramidion.storage.tables import FileTables
@@ -142,9 +142,9 @@ class Ordeal:
         def tell(told: dict[str, Any]) -> None:
             os.write(made.fileno(), b"\n" + json.dumps(told).encode() + b"\n")
 
-        arena, put, add = Birth.arena, FileTables.put, Roster._add
+        arena, put, add = TableDesign.arena, FileTables.put, Roster._add
 
-        def born(self: Birth, *given: Any) -> Arena:
+        def born(self: TableDesign, *given: Any) -> Arena:
             found = arena(self, *given)
             tell({"born": {of: flat.tolist() for of, flat in cells(found).items()}})
             return found
@@ -160,7 +160,7 @@ class Ordeal:
 
         with ExitStack() as watching:
             watching.callback(made.close)
-            watching.enter_context(patch.object(Birth, "arena", born))
+            watching.enter_context(patch.object(TableDesign, "arena", born))
             watching.enter_context(patch.object(FileTables, "put", written))
             watching.enter_context(patch.object(Roster, "_add", added))
             yield tell

@@ -202,12 +202,12 @@ def test_a_store_filled_by_spark_featurizes_as_one_that_replayed(
 def test_the_charge_is_durable_before_the_noise_is_drawn(
     spark: Any, stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyramidion.privacy.birth import Birth
+    from pyramidion.privacy.table_noise import TableDesign
 
     store, born = stand.create(), list[int]()
-    real = Birth.arena
+    real = TableDesign.arena
 
-    def arena(self: Birth, *given: Any) -> Arena:
+    def arena(self: TableDesign, *given: Any) -> Arena:
         window = inspect.parts(store).lifecycle.next_window() - 1
         paid = sum(
             line.amount for line in inspect.catalogue(store).lines(window) if line.kind == "table"
@@ -216,7 +216,7 @@ def test_the_charge_is_durable_before_the_noise_is_drawn(
         born.append(window)
         return real(self, *given)
 
-    monkeypatch.setattr(Birth, "arena", arena)
+    monkeypatch.setattr(TableDesign, "arena", arena)
     done = count_into(frame(spark, history(60, days=20)), store)
     assert born == [window.window for window in done.windows]
     report = {window.number: window for window in store.ledger.report().windows}

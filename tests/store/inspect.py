@@ -19,7 +19,7 @@ from typing import Any
 
 from pyramidion import Pyramid
 from pyramidion.counts.arena import Arena
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.encoding import Encoder
 from pyramidion.rows.observations import Door
 from pyramidion.storage.catalogue import Catalogue
@@ -110,7 +110,7 @@ def lacking(store: Pyramid) -> frozenset[int]:
     return store._lifecycle.lacking
 
 
-def birth(store: Pyramid, number: int, level: int = 0) -> Birth:
+def birth(store: Pyramid, number: int, level: int = 0) -> TableDesign:
     """The layout, shares and noise of a window to come, or of a node that begins with it."""
     if level:
         return store._lifecycle.node_birth(number, level)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pyramidion import Settings
 from pyramidion.counts.arena import Arena
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
 from tests import reference_counts as naive
 from tests.store import killing_workload as work
@@ -38,15 +38,15 @@ def digest(cells: np.ndarray) -> str:
 @contextmanager
 def births_told(tell: Any) -> Iterator[None]:
     """Tell the noise of each new window, before it can take a row."""
-    arena = Birth.arena
+    arena = TableDesign.arena
 
-    def told(self: Birth, *given: Any) -> Arena:
+    def told(self: TableDesign, *given: Any) -> Arena:
         born = arena(self, *given)
         index = born.layout.index
         tell({"born": {name: digest(born._flat(index[name])) for name in index}})
         return born
 
-    with patch.object(Birth, "arena", told):
+    with patch.object(TableDesign, "arena", told):
         yield
 
 
@@ -86,7 +86,7 @@ class Model:
         self.retention = settings.retention_us // MICRO
         self.door = Door(work.SCHEMA, settings, secret)
         shapes = self.door.encoder.shapes
-        self.layout = Birth(settings, shapes, work.SCHEMA.cardinality, secret).layout
+        self.layout = TableDesign(settings, shapes, work.SCHEMA.cardinality, secret).layout
         self.batches: dict[int, Batch] = {}
         self.rows: dict[Window, int] = {}
         self.starts: dict[Window, int] = {}

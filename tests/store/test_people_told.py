@@ -12,9 +12,9 @@ import pytest
 from pyramidion import Categorical, Guarantee, Pyramid, Schema
 from pyramidion.counts.layout import PRIOR
 from pyramidion.errors import ObservationError, SchemaError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of, epsilon_of, laplace_scale
 from pyramidion.privacy.noise import DiscreteLaplace
+from pyramidion.privacy.table_noise import TableDesign
 from tests.store import inspect
 from tests.store.inspect import populating
 from tests.store.peopling import PEOPLE, of
@@ -51,7 +51,7 @@ def test_the_noise_of_a_window_hides_all_rows_that_a_person_can_have_in_it(stand
 
 def test_it_is_that_of_a_store_whose_k_is_as_large(stand: Stand) -> None:
     store = stand.create(PEOPLE, **GIVEN)
-    alike = Birth(
+    alike = TableDesign(
         tiny(p_min=0.5, k=10), inspect.door(store).encoder.shapes, 2, b"", reserves={}
     ).variances
     assert inspect.birth(store, 2).variances == alike

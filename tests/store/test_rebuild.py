@@ -13,8 +13,8 @@ from sklearn.naive_bayes import BernoulliNB
 
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.errors import ObservationError, PrivacyError, StateError, StorageError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.store import rebuild as rebuilding
 from pyramidion.store.rebuild import Rebuild
@@ -185,13 +185,13 @@ def test_the_charge_is_durable_before_the_noise_is_drawn(
 ) -> None:
     store = reserving(stand)
     before, seen = committed(stand), []
-    real = Birth.arena
+    real = TableDesign.arena
 
-    def drawn(self: Birth, *given: Any) -> Any:
+    def drawn(self: TableDesign, *given: Any) -> Any:
         seen.append(committed(stand))
         return real(self, *given)
 
-    monkeypatch.setattr(Birth, "arena", drawn)
+    monkeypatch.setattr(TableDesign, "arena", drawn)
     store.rebuild(2, why=WHY)
     assert seen == [before + 1]
 
@@ -293,7 +293,7 @@ def test_without_a_reserve_it_is_refused_and_nothing_is_drawn(
 ) -> None:
     store = three(stand, delta=0.0)
     before = unchanged(store, stand)
-    monkeypatch.setattr(Birth, "arena", None)
+    monkeypatch.setattr(TableDesign, "arena", None)
     with pytest.raises(PrivacyError, match=r"window 1 has epsilon 0 left for rebuild and 1 was"):
         store.rebuild(1, why=WHY)
     assert unchanged(store, stand) == before

@@ -16,7 +16,7 @@ import pytest
 import pyramidion
 from pyramidion import Pyramid, Schema
 from pyramidion.errors import KeyHolderError, StorageError
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.storage.keys import FileHolder
 from pyramidion.store.hot_rows import HotRows
 from tests.dying import died
@@ -217,7 +217,7 @@ def test_older_keys_are_gone_before_anything_is_read(
         monkeypatch.setattr(place, name, call)
 
     watch(HotRows, "of")
-    watch(Birth, "arena")
+    watch(TableDesign, "arena")
     kind.release(stand, store)
     assert bool(seen) == (kind is not KINDS["a computation of one's own"])
     assert held(stand) & before == set()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyramidion.errors import PrivacyError, StateError, StorageError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.storage.table_files import TableFiles
 from tests.store.inspect import populating
 from tests.store.stores import DAY, Stand, cells, exact, failing_once, observed, rows, same, states
@@ -43,13 +43,13 @@ def test_the_charge_is_durable_before_the_noise_is_drawn(
 ) -> None:
     store = stand.create()
     seen = []
-    real = Birth.arena
+    real = TableDesign.arena
 
-    def drawn(self: Birth, *given: Any) -> Any:
+    def drawn(self: TableDesign, *given: Any) -> Any:
         seen.append(committed(stand))
         return real(self, *given)
 
-    monkeypatch.setattr(Birth, "arena", drawn)
+    monkeypatch.setattr(TableDesign, "arena", drawn)
     store.observe(rows(5))
     assert seen == [5]
 
@@ -66,7 +66,7 @@ def test_noise_that_could_not_be_drawn_stays_charged_and_a_new_window_opens(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stand.create()
-    failing_once(monkeypatch, Birth, "arena", MemoryError())
+    failing_once(monkeypatch, TableDesign, "arena", MemoryError())
     with pytest.raises(MemoryError):
         store.observe(rows(5))
     assert set(charged(store)) == {1}

@@ -19,7 +19,7 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import StateError
-from pyramidion.privacy import birth
+from pyramidion.privacy import table_noise
 from pyramidion.privacy.noise import Noise
 from pyramidion.storage import fault_points as killpoints
 from pyramidion.workers import ASIDE, BEHIND, KEEPER, Aside, Threads
@@ -411,7 +411,7 @@ def test_much_noise_of_the_keepers_is_drawn_aside(
     assert drawn
     assert all(name.startswith(KEEPER) for name in drawn)
     drawn.clear()
-    monkeypatch.setattr(birth, "MUCH", 1)
+    monkeypatch.setattr(table_noise, "MUCH", 1)
     store.reseed(why="a test")
     assert drawn
     assert all(name.startswith(ASIDE) for name in drawn)

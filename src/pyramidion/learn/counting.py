@@ -28,9 +28,9 @@ from pyramidion.counts.guarantee import Guarantee
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.privacy import weights
-from pyramidion.privacy.birth import Birth, Reserves, sizes_of
 from pyramidion.privacy.budget import budget_of
 from pyramidion.privacy.quantiles import FEWEST_ROWS
+from pyramidion.privacy.table_noise import Reserves, TableDesign, sizes_of
 from pyramidion.rows.observations import Door, Observations
 
 
@@ -99,10 +99,10 @@ class Counting:
             [observations], s, shapes=shapes, budget=share * whole, unit=unit, k=s.k
         )
 
-    def _birth(self, reserves: Reserves, quantiles: dict[str, float]) -> Birth:
+    def _birth(self, reserves: Reserves, quantiles: dict[str, float]) -> TableDesign:
         s, shapes = self._settings, self.door.encoder.shapes
         shares = weights.weights_of(s, sizes_of(s, shapes), quantiles)
-        return Birth(s, shapes, self._labels, self._secret, reserves=reserves, weights=shares)
+        return TableDesign(s, shapes, self._labels, self._secret, reserves=reserves, weights=shares)
 
     def seal(self) -> None:
         """Close the populating window and add it to the complete tables."""

@@ -1,6 +1,6 @@
 """What given settings would do to a stream nobody has seen yet: memory, and each table's errors.
 
-The noise is not derived a second time: a `Birth` of the very settings tells the
+The noise is not derived a second time: a `TableDesign` of the very settings tells the
 variance of every cell, and the layout its bytes. What is assumed is said in
 `pyramidion.privacy.population` (sizes of keys) and `pyramidion.privacy.error_model`
 (rates of keys, classes equally frequent, rows that weigh 1).
@@ -19,10 +19,10 @@ from pyramidion.config.schema import Schema
 from pyramidion.config.settings import Settings
 from pyramidion.counts.dispersion import noise_of_rates
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
-from pyramidion.privacy.birth import Birth, parts_of, reserves_of
 from pyramidion.privacy.contributions import hidden_of
 from pyramidion.privacy.error_model import SAMPLES, Classes, RateErrors, SketchErrors
 from pyramidion.privacy.population import Expected, Population
+from pyramidion.privacy.table_noise import TableDesign, parts_of, reserves_of
 from pyramidion.rows.encoding import table_shapes
 
 _NOBODYS = b"nobody's"
@@ -97,11 +97,11 @@ def root_mean_square(costs: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=256)  # a search asks for the bytes and the noise of the same settings
-def born(schema: Schema, settings: Settings, level: int = 0) -> Birth:
+def born(schema: Schema, settings: Settings, level: int = 0) -> TableDesign:
     """What the windows of a stream, or nodes of a level, are born with, most of them."""
     shapes, levels = table_shapes(schema, settings.dense_limit), settings.levels
     reserves = reserves_of(settings, due=())
-    return Birth(
+    return TableDesign(
         settings,
         shapes,
         schema.cardinality,
@@ -216,7 +216,7 @@ class Predictor:
         of_rates = noise_of_rates(noise, np.full(noise.size, self._classes.prior))[0]
         return RateErrors(counts, settings, of_rates**0.5 / (self.expected.total * unit))
 
-    def _told(self, birth: Birth, table: Table, rates: RateErrors) -> TablePlan:
+    def _told(self, birth: TableDesign, table: Table, rates: RateErrors) -> TablePlan:
         counts, keys = rates.counts, rates.counts.population
         unit = self._unit(birth.settings)
         return TablePlan(

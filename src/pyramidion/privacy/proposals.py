@@ -25,13 +25,13 @@ from typing import NoReturn
 from pyramidion.config.settings import Settings
 from pyramidion.config.window_tree import best
 from pyramidion.errors import SchemaError
-from pyramidion.privacy.birth import sizes_of
 from pyramidion.privacy.prediction import (
     Predictor,
     complete,
     populating_bytes,
     root_mean_square,
 )
+from pyramidion.privacy.table_noise import sizes_of
 from pyramidion.privacy.weights import weights_of
 from pyramidion.rows.encoding import table_shapes
 

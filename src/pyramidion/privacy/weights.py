@@ -40,11 +40,11 @@ from pyramidion.counts.arena import CHUNK
 from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.counts.layout import Kind
-from pyramidion.privacy.birth import Size, sizes_of
 from pyramidion.privacy.budget import Unit
 from pyramidion.privacy.exponential import epsilon_per_draw
 from pyramidion.privacy.quantiles import LEAST, MOST, count_quantile
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import Size, sizes_of
 from pyramidion.rows.encoding import TableShape
 from pyramidion.rows.observations import Observations
 

@@ -21,7 +21,7 @@ from pyramidion.counts.partials import Partial
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import ObservationError, PrivacyError, StateError
-from pyramidion.privacy.birth import Birth, sizes_of
+from pyramidion.privacy.table_noise import TableDesign, sizes_of
 from pyramidion.privacy.weights import weights_of
 from pyramidion.rows.observations import Door, Errors, checked_errors
 from pyramidion.spark import partials
@@ -138,11 +138,11 @@ def count_into(
     return Counted(tuple(windows), before, facts.refused, facts.problems)
 
 
-def _birth(door: Door, secret: bytes) -> Birth:
+def _birth(door: Door, secret: bytes) -> TableDesign:
     settings, shapes = door.settings, door.encoder.shapes
     weights = weights_of(settings, sizes_of(settings, shapes), {})
     labels = door.schema.cardinality
-    return Birth(settings, shapes, labels, secret, weights=weights, prior=door.encoder.prior)
+    return TableDesign(settings, shapes, labels, secret, weights=weights, prior=door.encoder.prior)
 
 
 def _recipe(

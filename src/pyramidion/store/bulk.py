@@ -29,7 +29,7 @@ from pyramidion.config.settings import Settings
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.table_files import sealed_tables
@@ -96,11 +96,11 @@ class Bulk:
         """No row may be of a later time."""
 
     @property
-    def birth(self) -> Birth:
+    def birth(self) -> TableDesign:
         """What its windows are born with, for who lays out counts of theirs."""
         return self._birth(1)
 
-    def _birth(self, number: int) -> Birth:
+    def _birth(self, number: int) -> TableDesign:
         store = self._store
         return store.births.of(
             number, store.schema, self.door.encoder, above=Fraction(0), hot=False
@@ -195,7 +195,7 @@ class Bulk:
         start, stop = self.slots.start(slot), self.slots.stop(slot)
         return BulkWindow(number, start, stop, arena.rows)
 
-    def _plan_charge(self, number: int, slot: int, birth: Birth, now: int) -> Change:
+    def _plan_charge(self, number: int, slot: int, birth: TableDesign, now: int) -> Change:
         """Plan the charge; it ends all older copies of the store."""
         window = NewSet(
             window_id(number), slot, self.slots.start(slot), self.slots.stop(slot), (number,)

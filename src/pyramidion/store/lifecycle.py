@@ -27,8 +27,8 @@ from pyramidion.config.spelling import FACT as KEYED
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import read_from
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.ledger import Ledger, Line
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.containers import Batch
 from pyramidion.rows.encoding import Encoder
 from pyramidion.rows.observations import Door, Observations
@@ -161,11 +161,11 @@ class Lifecycle:
         cuts = self.readings.cuts(max(self.readings.of("bins"), default=0))
         self.door = Door(schema.cut(cuts), self.settings, self.secret, self.keyed_by)
 
-    def birth(self, window: int, above: Fraction | None = None) -> Birth:
+    def birth(self, window: int, above: Fraction | None = None) -> TableDesign:
         """Everything a window of this number is born with, under nodes that cost so much."""
         return self.births.of(window, self.schema, self.door.encoder, above=above)
 
-    def node_birth(self, window: int, level: int) -> Birth:
+    def node_birth(self, window: int, level: int) -> TableDesign:
         """Everything a node of a level is born with, whose first window this is."""
         return self.births.of(window, self.schema, self.door.encoder, level=level)
 

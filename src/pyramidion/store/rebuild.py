@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import PrivacyError, StateError
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.hashing import Keys
 from pyramidion.rows.observations import Observations
 from pyramidion.storage.deletions import rebuilt
@@ -137,7 +137,7 @@ def _place_of_each(units: Keys) -> NDArray[np.int64]:
 # --- its tables ----------------------------------------------------------------------------
 
 
-def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[Birth, Fraction]:
+def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[TableDesign, Fraction]:
     """The window's tables at what a rebuild may cost, divided as at its birth; and that cost."""
     if isinstance(share, bool) or not isinstance(share, int | Fraction) or not 0 < share <= 1:
         raise PrivacyError(
@@ -160,7 +160,7 @@ def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[Birth,
     return store.births.of(window, encoder.schema, encoder).again(parts), Fraction(amount)
 
 
-def _counted(store: Lifecycle, birth: Birth, read: Read) -> Arena:
+def _counted(store: Lifecycle, birth: TableDesign, read: Read) -> Arena:
     """Noise first, then the rows."""
     arena = birth.arena()
     encoder = store.encoder_of(arena)

@@ -24,7 +24,7 @@ from fractions import Fraction
 
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import FormatError, KeyHolderError, StateError, StorageError
-from pyramidion.privacy.birth import Birth
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.storage.data_keys import PAST
 from pyramidion.storage.deletions import Deleted, expired, sealed_set
 from pyramidion.storage.hot import HotWindow, Step
@@ -43,7 +43,7 @@ class Opening:
 
     number: int
     charge: Change
-    births: Mapping[SetId, Birth]
+    births: Mapping[SetId, TableDesign]
     """What the window and the new nodes are born with."""
     join: Mapping[SetId, int]
     """Nodes that populate already, and count this window from now on."""
@@ -54,7 +54,7 @@ def plan_charge(state: Lifecycle, slot: int, now: int) -> Opening:
     number = state.sets.next_window()
     held: dict[str, Fraction] = {}
     join: dict[SetId, int] = {}
-    nodes: dict[SetId, Birth] = {}
+    nodes: dict[SetId, TableDesign] = {}
     begin: list[NewSet] = []
     next_node = state.sets.next_node()
     for level, place, node in state.open_sets.wanted(slot):
@@ -107,7 +107,7 @@ def _paid(state: Lifecycle, node: TableSet) -> Fraction:
     return amount / budget if budget else cost_of(state.node_birth(first, node.level))
 
 
-def cost_of(birth: Birth) -> Fraction:
+def cost_of(birth: TableDesign) -> Fraction:
     """What the tables of a node cost, as a share of the budget."""
     return sum(birth.shares.values(), Fraction(0))
 

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyramidion.storage.deletions import Deleted
 from pyramidion.errors import SchemaError, StateError, refuse_missing
+from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.outbox import Untold
 from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.erase_person import checked_person

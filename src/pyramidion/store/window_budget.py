@@ -9,8 +9,8 @@ from fractions import Fraction
 from pyramidion.config.schema import Schema, bare
 from pyramidion.config.settings import Settings
 from pyramidion.errors import SchemaError
-from pyramidion.privacy.birth import Birth, parts_of, reserves_of, sizes_of
 from pyramidion.privacy.contributions import hidden_of
+from pyramidion.privacy.table_noise import TableDesign, parts_of, reserves_of, sizes_of
 from pyramidion.privacy.weights import by_size, combined, tables_read, weights_of
 from pyramidion.rows.encoding import Encoder, TableShape
 from pyramidion.storage.readings import Purpose, Readings
@@ -43,7 +43,7 @@ class Births:
         for level, part in enumerate(parts_of(settings, reserves)):
             span = 1 if levels is None else levels.span(level)
             born = {"reserves": reserves, "k": hidden, "part": part, "span": span}
-            Birth(settings, shapes, labels, b"nobody's", **born).layout  # type: ignore[arg-type]  # noqa: B018
+            TableDesign(settings, shapes, labels, b"nobody's", **born).layout  # type: ignore[arg-type]  # noqa: B018
 
     def of(
         self,
@@ -54,7 +54,7 @@ class Births:
         level: int = 0,
         above: Fraction | None = None,
         hot: bool = True,
-    ) -> Birth:
+    ) -> TableDesign:
         """Everything a window of this number is born with, or a node of a level that it begins.
 
         ``above`` is what the nodes over a window cost, as shares of its budget, where that is
@@ -73,7 +73,7 @@ class Births:
         part = parts_of(settings, kept)[level]
         if above is not None:
             part = 1 - above / (1 - sum(kept.values()))
-        return Birth(
+        return TableDesign(
             settings,
             encoder.shapes,
             schema.cardinality,

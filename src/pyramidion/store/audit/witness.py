@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from pyramidion.privacy.birth import Birth
 from pyramidion.privacy.budget import budget_of
+from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.store.pyramid import Pyramid
 
 
@@ -35,7 +35,7 @@ class Witness:
         _watch(lifecycle, "node_birth", self._node_birth)
         _watch(lifecycle.hot, "acknowledge", self._acknowledge)
 
-    def _birth(self, real: Callable[..., Birth], window: int, *given: Any) -> Birth:
+    def _birth(self, real: Callable[..., TableDesign], window: int, *given: Any) -> TableDesign:
         born = real(window, *given)
 
         def drawn(draw: Callable[..., Any], *given: Any) -> Any:
@@ -45,7 +45,7 @@ class Witness:
         _watch(born, "arena", drawn)
         return born
 
-    def _node_birth(self, real: Callable[..., Birth], window: int, level: int) -> Birth:
+    def _node_birth(self, real: Callable[..., TableDesign], window: int, level: int) -> TableDesign:
         born = real(window, level)
 
         def drawn(draw: Callable[..., Any], *given: Any) -> Any:
@@ -55,7 +55,7 @@ class Witness:
         _watch(born, "arena", drawn)
         return born
 
-    def _charged_node(self, window: int, level: int, born: Birth) -> bool:
+    def _charged_node(self, window: int, level: int, born: TableDesign) -> bool:
         """Whether the window that begins a node has paid for a node of this level."""
         query = (
             "SELECT amount FROM ledger JOIN table_sets ON purpose = 'node ' || number "
@@ -65,7 +65,7 @@ class Witness:
         _, budget = budget_of(self.store.settings)
         return found == [budget * sum(born.shares.values())]
 
-    def _charged(self, window: int, born: Birth) -> bool:
+    def _charged(self, window: int, born: TableDesign) -> bool:
         query = "SELECT purpose, amount FROM ledger WHERE window = ? AND kind = 'table'"
         found = {name: Fraction(amount) for name, amount in self._committed(query, window)}
         _, budget = budget_of(self.store.settings)

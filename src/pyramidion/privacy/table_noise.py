@@ -1,4 +1,4 @@
-"""How the tables of a window are born: shares, noise, layout, and then the noisy arena.
+"""The noise of a window's tables: shares of the budget, noise, layout, and then the noisy arena.
 
 The noise of a table follows from ε, δ, k, Ω, its hash rows and its share of the
 budget; nobody sets it by hand. The prior has its own share, the tables divide
@@ -100,8 +100,8 @@ def sizes_of(settings: Settings, shapes: Sequence[TableShape]) -> list[Size]:
     ]
 
 
-class Birth:
-    """Everything a new window needs.
+class TableDesign:
+    """The tables of a new window: their shares of the budget, their noise and their layout.
 
     ``reserves`` are the shares of the budget that it keeps back, ``weights`` how its tables
     divide the rest (None: equally, or by hand), ``apart`` the shares of tables that have one of
@@ -136,7 +136,7 @@ class Birth:
         self._secret = secret
         self._sizes: list[Size] = [(prior, "dense", 1, 1), *sizes_of(settings, shapes)]
 
-    def again(self, shares: Mapping[str, Fraction]) -> Birth:
+    def again(self, shares: Mapping[str, Fraction]) -> TableDesign:
         """Some of these tables born once more, at exact shares of the budget: a second release."""
         twin = copy(self)
         for name, kept in vars(type(self)).items():

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyramidion import Categorical, Label, Schema, SchemaError, Settings
-from pyramidion.privacy.birth import Birth, shares_of
 from pyramidion.privacy.budget import rho_of
 from pyramidion.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pyramidion.privacy.randomness import Randomness
+from pyramidion.privacy.table_noise import TableDesign, shares_of
 from pyramidion.rows.encoding import TableShape
 
 SHAPES = (TableShape(("open",), None), TableShape(("dense",), 6), TableShape(("a", "b"), None))
 
 
-def born(**settings: Any) -> Birth:
-    return Birth(Settings(**settings), SHAPES, 2, b"secret")
+def born(**settings: Any) -> TableDesign:
+    return TableDesign(Settings(**settings), SHAPES, 2, b"secret")
 
 
 @given(
@@ -180,7 +180,9 @@ def test_39_tables_at_epsilon_one_have_the_known_deviation_of_one_estimate(
     from pyramidion.counts.estimates import MEAN_NEAR_MEDIAN, MEDIAN_OF_LAPLACE
 
     shapes = [TableShape((f"f{j}",), None) for j in range(39)]
-    birth = Birth(Settings(epsilon=1.0, rows=rows, prior_share=1e-6, **settings), shapes, 2, b"s")
+    birth = TableDesign(
+        Settings(epsilon=1.0, rows=rows, prior_share=1e-6, **settings), shapes, 2, b"s"
+    )
     middle = MEDIAN_OF_LAPLACE if settings["delta"] == 0 else MEAN_NEAR_MEDIAN
     measured = math.sqrt(birth.variances[1] * middle[rows - 1])
     assert measured == pytest.approx(deviation, rel=0.03)
@@ -206,5 +208,5 @@ def test_a_schema_has_one_table_per_feature_and_group_besides_the_prior() -> Non
         groups=[("a", "b")],
     )
     shapes = [TableShape(parts, None) for parts in schema.tables]
-    birth = Birth(Settings(epsilon=1.0), shapes, schema.cardinality, b"secret")
+    birth = TableDesign(Settings(epsilon=1.0), shapes, schema.cardinality, b"secret")
     assert [table.name for table in birth.layout.tables] == ["", "a", "b", "a,b"]
