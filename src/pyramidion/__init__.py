@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admin",
     "Arrival",
     "AuditLog",
     "Broker",
@@ -26,12 +27,14 @@ __all__ = [
     "FormatError",
     "Grant",
     "GrantedRows",
+    "Groups",
     "Guarantee",
     "KeyHolderError",
     "Label",
     "LearningCurve",
     "Loss",
     "Model",
+    "Models",
     "ObservationError",
     "Plan",
     "PrivacyError",
@@ -51,6 +54,8 @@ __all__ = [
     "Snapshot",
     "StateError",
     "StorageError",
+    "StreamShards",
+    "TablePublisher",
     "TrainingSet",
     "Verification",
     "VowpalClassifier",
@@ -91,7 +96,12 @@ _HOMES = {
     "pyramidion.privacy.plan": ("Plan", "plan"),
     "pyramidion.config.schema": ("Categorical", "Continuous", "Label", "Schema"),
     "pyramidion.config.settings": ("Settings",),
+    "pyramidion.store.admin": ("Admin",),
+    "pyramidion.store.groups": ("Groups",),
+    "pyramidion.store.models": ("Models",),
+    "pyramidion.store.publish": ("TablePublisher",),
     "pyramidion.store.shard": ("Shard",),
+    "pyramidion.store.shards": ("StreamShards",),
     "pyramidion.storage.hot": ("Receipt",),
     "pyramidion.storage.shared": ("SharedTables",),
     "pyramidion.store.pyramid": ("Pyramid",),
@@ -132,9 +142,14 @@ if TYPE_CHECKING:
     from pyramidion.storage.audit_log import AuditLog
     from pyramidion.storage.hot import Receipt
     from pyramidion.storage.shared import SharedTables
+    from pyramidion.store.admin import Admin
+    from pyramidion.store.groups import Groups
+    from pyramidion.store.models import Models
     from pyramidion.store.observe import Arrival
+    from pyramidion.store.publish import TablePublisher
     from pyramidion.store.pyramid import Pyramid
     from pyramidion.store.shard import Shard
+    from pyramidion.store.shards import StreamShards
     from pyramidion.vault.broker import Broker
     from pyramidion.vault.broker_server import BrokerServer, broker_at
     from pyramidion.vault.documents import Grant, Request, Revocation

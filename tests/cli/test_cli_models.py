@@ -16,7 +16,7 @@ from pyarrow import parquet
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from pyramidion import Categorical, Guarantee, Label, LearningCurve, Pyramid, Schema
+from pyramidion import Categorical, Guarantee, Label, LearningCurve, Models, Pyramid, Schema
 from pyramidion.learn.fitting import Trainer
 from tests.cli.shell import NOW, Shell, Stdin, as_bytes
 from tests.cli.test_cli_features import read
@@ -483,7 +483,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, losses: list[float], within: float = 
     curve = LearningCurve(
         sizes, losses, loss="log loss", tested=500, within=within, guarantee=promise
     )
-    monkeypatch.setattr(Pyramid, "learning_curve", lambda *_, **__: curve)
+    monkeypatch.setattr(Models, "learning_curve", lambda *_, **__: curve)
 
 
 def test_a_curve_shows_how_far_each_loss_is_above_the_best(

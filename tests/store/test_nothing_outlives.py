@@ -23,16 +23,21 @@ from sklearn.linear_model import Ridge
 
 import pyramidion
 from pyramidion import (
+    Admin,
     Categorical,
     Entry,
+    Groups,
     Guarantee,
     Label,
     Loss,
     Model,
+    Models,
     Pyramid,
     Receipt,
     Schema,
     Snapshot,
+    StreamShards,
+    TablePublisher,
     Verification,
 )
 from pyramidion.learn.exports import KINDS
@@ -300,34 +305,44 @@ OUTPUTS: dict[type, dict[str, str]] = {
 }
 VERBS: dict[type, dict[str, str]] = {
     Pyramid: {
-        **dict.fromkeys(("create", "open", "close", "restore", "add_group", "withdraw"), VERB),
+        **dict.fromkeys(("create", "join", "open", "close", "restore", "erase_person"), VERB),
         "observe_all": VERB,
         "observe_turn": VERB,
         "bulk": "takes exact counts, in memory alone; gives numbers of windows, and their rows",
         "as_of": PAID,
         **dict.fromkeys(("observe", "replay", "advance", "status", "ledger", "snapshot"), VERB),
-        **dict.fromkeys(("path", "schema", "settings", "replayed", "now", "clock", "due"), PUBLIC),
-        **dict.fromkeys(("keyed_by", "refuse_lost_key"), PUBLIC),
-        **dict.fromkeys(("confirm_clock", "correct_clock"), VERB),
-        **dict.fromkeys(("reseed", "verify", "mend", "erase_person"), VERB),
+        **dict.fromkeys(("path", "schema", "settings", "keyed_by", "now", "clock"), PUBLIC),
         "audit_log": "see ENTRIES",
-        "note": "see ENTRIES; what a service tells",
-        **dict.fromkeys(("reseed", "verify", "mend", "exposure"), VERB),
-        **dict.fromkeys(("select_groups", "groups"), VERB),
-        "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
+        "exposure": VERB,
         "featurize": PAID,
         "training_set": "P1: in memory, expires when its rows leave",
-        **dict.fromkeys(("register", "unregister", "retrain"), VERB),
-        "models": "public recipes and row totals; what was learned is P1, gone before its rows",
+        "register": VERB,
         **dict.fromkeys(("predict", "predict_proba"), "P1: by a model that goes with its rows"),
+        "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
+        **dict.fromkeys(("models", "groups", "publisher", "shards", "admin"), "see below"),
+    },
+    Models: {
+        **dict.fromkeys(
+            ("values", "items"),
+            "public recipes and row totals; what was learned is P1, gone before its rows",
+        ),
+        **dict.fromkeys(("unregister", "retrain"), VERB),
         "learning_curve": "P1: in memory, expires when its rows leave",
         "loss": "P1: in memory, forgotten when its rows leave",
         "export": "P1: in memory, for an edge, which drops it when its rows leave",
-        "vault": "sealed to the custodian, or what `VaultStatus` and `FileStatus` map",
-        **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
-        **dict.fromkeys(("share", "unshare"), VERB),
-        **dict.fromkeys(("join", "remove_shard"), VERB),
+    },
+    Groups: dict.fromkeys(("add", "select", "status", "withdraw"), VERB),
+    TablePublisher: {
+        **dict.fromkeys(("start", "stop"), VERB),
         "card": PAID,  # and a key that opens nothing else
+    },
+    StreamShards: dict.fromkeys(("status", "remove"), VERB),
+    Admin: {
+        **dict.fromkeys(("due", "replayed", "check_key_holder"), PUBLIC),
+        **dict.fromkeys(("confirm_clock", "correct_clock", "reseed", "verify", "mend"), VERB),
+        **dict.fromkeys(("attach_vault", "erase_from_vault"), VERB),
+        "note": "see ENTRIES; what a service tells",
+        "rebuild": "P2: noisy since birth, paid by the `spend` line of its window",
         "backup": HOT,  # the bytes it says were copied; the copy itself is in FILES
     },
     Snapshot: {
@@ -349,6 +364,7 @@ VERBS: dict[type, dict[str, str]] = {
 EXPORTS = {
     **dict.fromkeys(("Categorical", "Continuous", "Label", "Schema", "Settings"), PUBLIC),
     **dict.fromkeys(("Guarantee", "Receipt", "Pyramid", "Snapshot"), "see OUTPUTS and VERBS"),
+    **dict.fromkeys(("Admin", "Groups", "Models", "StreamShards", "TablePublisher"), "see VERBS"),
     **dict.fromkeys(("Loss", "Model", "Entry", "Verification"), "see OUTPUTS"),
     "Arrival": "rows on their way to a verb, and the key that their sender gives them",
     **dict.fromkeys(("AuditLog", "verify_lines"), "see ENTRIES"),
@@ -591,7 +607,11 @@ def test_every_field_of_every_output_is_mapped():
 
 
 def test_every_public_name_of_a_store_a_snapshot_and_a_ledger_is_mapped(life):
-    for thing in (life.store, life.store.snapshot(), life.store.ledger):
+    store = life.store
+    by_subject = (store.models, store.groups, store.publisher, store.shards, store.admin)
+    things = (store, *by_subject, store.snapshot(), store.ledger)
+    assert {type(thing) for thing in things} == set(VERBS)
+    for thing in things:
         named = {name for name in (*vars(type(thing)), *vars(thing)) if not name.startswith("_")}
         assert named == set(VERBS[type(thing)])
 
@@ -606,11 +626,15 @@ def test_every_output_that_a_verb_gives_is_one_of_those_mapped():
     known |= {"list[Receipt | PyramidionError]"}  # errors name no value
     known |= {"list[Damage]", "AuditLog", "Vault", "Vault | None", "list[str]"}
     known |= {"list[GroupStatus]", "Bulk", "bytes"}  # a card
-    known |= {"Model", "dict[str, Model]", "LearningCurve", "NDArray[Any]", "Export"}
-    for name, verb in vars(Pyramid).items():
-        if not name.startswith("_"):
-            call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)
-            assert signature(call).return_annotation in known, name
+    known |= {"Model", "LearningCurve", "NDArray[Any]", "Export", "ShardStatus | None"}
+    known |= {"ValuesView[Model]", "ItemsView[str, Model]"}
+    classes = (Pyramid, Models, Groups, TablePublisher, StreamShards, Admin)
+    known |= {each.__name__ for each in classes}
+    for each in classes:
+        for name, verb in vars(each).items():
+            if not name.startswith("_"):
+                call = verb.fget if isinstance(verb, property) else getattr(verb, "__func__", verb)
+                assert signature(call).return_annotation in known, name
 
 
 # --- what is paid is paid ---------------------------------------------------------------------

@@ -73,9 +73,14 @@ def test_every_deed_is_told_when_the_store_is_opened_again(
     store = stand.create(rebuild_share=0.2)
     observed(store, rows(20))
     (window,) = store.reseed(why="first").sealed
-    given = {"reseed": (), "withdraw": ("a",), "rebuild": (window,)}[verb]
+    why = "x" * 2_000
+    verbs = {
+        "reseed": lambda: store.admin.reseed(why=why),
+        "withdraw": lambda: store.groups.withdraw("a", why=why),
+        "rebuild": lambda: store.admin.rebuild(window, why=why),
+    }
     with broken(), pytest.raises(StorageError, match="the log is full"):
-        getattr(store, verb)(*given, why="x" * 2_000)
+        verbs[verb]()
     kinds = {"reseed": "store.reseeded", "withdraw": "tables.withdrawn"}
     expected = [("store.reseeded", "first"), (kinds.get(verb, "tables.rebuilt"), "x" * 1_000)]
     assert told(stand.reopen()) == expected

@@ -19,11 +19,18 @@ from pathlib import Path
 from pyramidion.errors import StateError, StorageError
 from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.catalogue import facts
+from pyramidion.storage.deletions import RESTORED
 from pyramidion.storage.disk import explained, remove, sync
 from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, LOCK, TABLES, Home
 from pyramidion.storage.keys import KeyHolder
 from pyramidion.storage.making import RESTORING, made, remove_broken
+from pyramidion.storage.versions import leap
+from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.transitions import seal
+from pyramidion.vault.coverage import forgo
+
+AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
 
 
 def back_up(home: Home, lifecycle: Lifecycle, path: Path, log: AuditLog, now: int) -> int:
@@ -151,3 +158,29 @@ def copied_back(backup: Path, path: Path, holder: KeyHolder) -> Home:
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
+
+
+def take_over(store: Lifecycle, now: int) -> None:
+    """Make this copy the only one: from here on nothing opens the others.
+
+    Populating windows and nodes are sealed: a table that goes on in two places would subtract to
+    exact counts. Batch numbers and versions of models that the other copy may have given are not
+    given again.
+    """
+    with store.moves:
+
+        def before() -> None:
+            last = store.last_batch()
+            if store.catalogue.about("vault", ""):
+                forgo(store.catalogue, (last + 1, last + AFAR - 1))
+            store.catalogue.note(copy="restoring", next_batch=last + AFAR)
+            leap(store.catalogue)
+
+        if store.catalogue.about("copy", "") == "backup":
+            erase = Erasure(RESTORED, "restored from a backup")
+            apply(store, Change("restore", edits=[Also(before)], erase=erase), now)
+        windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
+        store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
+        for tables in store.open_sets.all():
+            seal(store, tables, now)
+        store.catalogue.note(copy="")

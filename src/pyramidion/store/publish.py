@@ -29,8 +29,10 @@ from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.deletions import LOST, SHARED
 from pyramidion.storage.tables import TableStore, tables_at
+from pyramidion.store.access import Access
 from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.shard import Shard, refuse_sharing
 from pyramidion.store.snapshots import Serving
 
 ABOUT = "shared"
@@ -48,6 +50,90 @@ class SharedStatus:
     to_delete: int
     """Former ones whose keys are destroyed and whose chunks are still there."""
     problem: str = ""
+
+
+class TablePublisher:
+    """Publishes the complete tables of a store for readers elsewhere: `store.publisher`.
+
+    A shard cannot publish, because its complete tables are the sum of a stream; this is why these
+    methods are not in `store.shards`.
+
+    Parameters
+    ----------
+    access : Access
+        The open store.
+    sharing : Sharing
+        Keeps what is published in step with the store.
+    shard : Shard, optional
+        Which shard the store is, if it is one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from pyramidion import Categorical, Label, Pyramid, Schema, Settings
+    >>> carrier = Categorical("carrier", domain=["AA", "UA"])
+    >>> schema = Schema(features=[carrier], label=Label("late", classes=[0, 1]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     given = {"keys": f"file:{folder}/key"}
+    ...     with Pyramid.create(f"{folder}/store", schema, Settings(epsilon=1.0), **given) as store:
+    ...         _ = store.observe({"carrier": ["AA", "UA"], "late": [0, 1]})
+    ...         _ = store.admin.reseed(why="seal the window")
+    ...         store.publisher.start(f"file:{folder}/tables")
+    ...         card = store.publisher.card(stream="flights", signer=Ed25519PrivateKey.generate())
+    ...         print(store.status().shared.current, len(card) > 0)
+    ...         store.publisher.stop()
+    ...         print(store.status().shared)
+    True True
+    None
+    """
+
+    def __init__(self, access: Access, sharing: Sharing, shard: Shard | None) -> None:
+        self._access = access
+        self._sharing = sharing
+        self._shard = shard
+
+    def start(self, url: str) -> None:
+        """Publish the complete tables at a URL, now and whenever they change.
+
+        They are encrypted there, under a key that is destroyed when newer tables replace them.
+        Whoever has a `card` can read them. The URL is stored encrypted, so it may hold a password.
+        """
+        self._access.check_open()
+        refuse_sharing(self._shard)
+        now = self._access.now()
+
+        def start() -> None:
+            where = self._sharing.begin(url, now)
+            self._access.outbox.append("tables.shared", self._access.present(), where=where)
+
+        self._access.run(start)
+
+    def stop(self) -> None:
+        """Stop publishing: destroy the keys of what is published, then delete it."""
+        now = self._access.begin()
+
+        def stop() -> None:
+            where = self._sharing.end(now)
+            self._access.outbox.append("tables.unshared", self._access.present(), where=where)
+
+        self._access.run(stop)
+
+    def card(self, *, stream: str, signer: Ed25519PrivateKey) -> bytes:
+        """Return a signed credential that opens the published tables, for `SharedTables`.
+
+        It expires after a day, or earlier with the first window in the tables.
+
+        Parameters
+        ----------
+        stream : str
+            The name of the stream that is written into the card.
+        signer : Ed25519PrivateKey
+            The key that readers trust.
+        """
+        now = self._access.begin()
+        self._access.start_due_work(now)
+        return self._sharing.card(stream=stream, now=now, signer=signer)
 
 
 class Sharing:

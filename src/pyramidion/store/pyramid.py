@@ -1,27 +1,28 @@
-"""START HERE: a store for one stream of observations, its verbs in the data's order.
+"""START HERE: a store for one stream of observations. Its methods, in the data's order:
 
-create, open            one process owns a store; all is as it was left
+create, open, restore   one process owns a store; everything is as it was acknowledged last
 join                    one more store for the rows of a stream: a shard of it
 observe, observe_all    rows in: durable, hot, counted under noise, taken by the vault
-observe_turn            those of a sequence that its sender numbers, each batch once for good
-replay                  a history of files, by event time, windows rolling as it goes
+observe_turn            batches of a numbered sequence, each accepted exactly once
+replay                  a history of files, by event time; windows roll as it goes
 bulk                    windows of the past that are counted elsewhere
-advance                 what is due: windows seal, hot rows and old windows are erased
+advance                 do what is due: seal windows, erase hot rows and old windows, train
 snapshot, featurize     the complete tables, and features from them
-share, unshare, card    the complete tables for readers elsewhere, and what opens them
 as_of                   the tables as they were at a moment of the past
-training_set            hot rows as features and labels, none meeting its own label
-register, predict       models on them, which never outlive the rows they saw
-add_group, withdraw     tables come and go
-select_groups, groups   groups worth counting, chosen privately; how they fare
-erase_person            one person's hot rows, at once; and under a grant those in the vault
-status, ledger          what is there, and what it cost
-audit_log               what was done, in entries that cannot be changed afterwards
-exposure                what could be read between two moments
-backup, restore         a copy that shares the fate of its keys
-vault, attach_vault     the raw history, sealed to a custodian
-reseed                  after a break-in: what the intruder has seen is frozen
-verify, mend, rebuild   tables that were damaged or tampered with
+training_set            hot rows as features and labels; no row sees its own label
+register, predict       models on them, which never outlive the rows they learned from
+erase_person            erase one person's hot rows, at once
+status, exposure        what the store holds; what could be read between two moments
+
+and, by subject:
+
+models                  the registered models: retrain, unregister, loss, learning_curve, export
+groups                  features counted together: add, select, status, withdraw
+publisher               the complete tables for readers elsewhere: start, stop, card
+shards                  the other shards of a stream: status, remove
+vault                   the raw history, sealed to a custodian
+admin                   backup, verify, mend, rebuild, reseed, clocks, keys, attach_vault
+ledger, audit_log       what was spent, and what was done
 """
 
 from __future__ import annotations
@@ -30,12 +31,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -47,16 +46,14 @@ from pyramidion.config.settings import Settings
 from pyramidion.config.spelling import FACT as KEYED
 from pyramidion.config.spelling import KEYED_BY
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.errors import ExpiredError, FailedError, PyramidionError, SchemaError, StateError
-from pyramidion.learn.curves import LearningCurve
-from pyramidion.learn.losses import Loss
+from pyramidion.errors import ExpiredError, FailedError, PyramidionError, StateError
 from pyramidion.learn.models import Model
 from pyramidion.learn.training_set import TrainingSet
 from pyramidion.learn.workload import Merge, Names, Workload
 from pyramidion.privacy.ledger import Ledger
 from pyramidion.rows.history import Replay
 from pyramidion.rows.observations import Errors
-from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog, Fact
+from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home, Registration
 from pyramidion.storage.hot import Receipt
@@ -64,45 +61,40 @@ from pyramidion.storage.keys import holder_at
 from pyramidion.storage.outbox import Pending, Untold
 from pyramidion.storage.spells import FACT, NONE
 from pyramidion.storage.tables import tables_at
-from pyramidion.store.backup import back_up, copied_back
+from pyramidion.store.access import Access
+from pyramidion.store.admin import Admin
+from pyramidion.store.backup import copied_back, take_over
 from pyramidion.store.bulk import Bulk
-from pyramidion.store.changes import add_group, begin_log, take_over, withdraw
 from pyramidion.store.clocks import ALARM, FOLLOWS, Alarm, Clock, ClockStatus, StoreClock
 from pyramidion.store.erase_person import PersonErasure, erase_person
 from pyramidion.store.exposure import Component, Exposure, exposure_of, interval
-from pyramidion.store.group_trials import GroupStatus, groups_of
+from pyramidion.store.groups import Groups
 from pyramidion.store.lifecycle import ForgetPeople, Lifecycle
 from pyramidion.store.model_scores import Measures
+from pyramidion.store.models import Models
 from pyramidion.store.observe import Arrival, Arrivals, Resume
 from pyramidion.store.open_window import WindowOpener
 from pyramidion.store.private_statistics import Reading
-from pyramidion.store.publish import Sharing
-from pyramidion.store.rebuild import Rebuild, rebuild
+from pyramidion.store.publish import Sharing, TablePublisher
 from pyramidion.store.recovery import recover
-from pyramidion.store.repair import Damage, mend, verify
-from pyramidion.store.replay import rolled, taken
-from pyramidion.store.reseed import Reseed, reseed
+from pyramidion.store.replay import rolled
 from pyramidion.store.schedule import Advance, Due, Schedule
-from pyramidion.store.select_groups import Selecting, Selection
+from pyramidion.store.select_groups import Selecting
 from pyramidion.store.shard import ABOUT as SHARD
 from pyramidion.store.shard import WHERE as MEETING
 from pyramidion.store.shard import Shard, founded, joining, refuse_sharing, refuse_unsharded
-from pyramidion.store.shards import Shards
+from pyramidion.store.shards import Shards, StreamShards
 from pyramidion.store.snapshots import Serving
 from pyramidion.store.status import Status, status_of
 from pyramidion.store.timekeeping import Timekeeping
 from pyramidion.store.training import Training
-from pyramidion.store.vaulting import ABOUT, attach_vault, erase_from_vault, facts_of, opened_vault
+from pyramidion.store.vaulting import ABOUT, facts_of, opened_vault
 from pyramidion.workers import CLOSED, Threads, emptied
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from pyramidion.learn.exports import Export
-    from pyramidion.vault.keys import PrivateKey, PublicKey
+    from pyramidion.vault.keys import PublicKey
     from pyramidion.vault.vault import Vault
 
-T = TypeVar("T")
 Announce = Callable[[Due], None]
 """Called with what is about to be erased."""
 
@@ -117,6 +109,31 @@ class Pyramid:
     """A store: a small hot window of raw rows, and the past as noisy count tables.
 
     Made by `create` or `open`; closed by `close`, or at the end of a ``with``.
+
+    Parameters
+    ----------
+    home : Home
+        The directory, owned by this process. `create`, `open`, `join` and `restore` make it.
+    clock : callable
+        Returns seconds since 1970.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyramidion import Categorical, Label, Pyramid, Schema, Settings
+    >>> carrier = Categorical("carrier", domain=["AA", "UA"])
+    >>> schema = Schema(features=[carrier], label=Label("late", classes=[0, 1]))
+    >>> settings, day = Settings(epsilon=1.0, count_window="1d"), [20_000]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     given = {"keys": f"file:{folder}/key", "clock": lambda: day[0] * 86_400}
+    ...     with Pyramid.create(f"{folder}/store", schema, settings, **given) as store:
+    ...         print(store.observe({"carrier": ["AA", "UA"], "late": [0, 1]}).accepted)
+    ...         day[0] += 1
+    ...         print(store.advance().sealed)
+    ...         print(store.featurize([{"carrier": "AA"}]).column_names)
+    2
+    [1]
+    ['P(late=1|carrier)']
     """
 
     def __init__(self, home: Home, clock: Clock) -> None:
@@ -183,8 +200,8 @@ class Pyramid:
         """Make a new store. ``keys`` says where its store key is held: outside its directory.
 
         With a ``vault``, a directory or a URL for fsspec, every batch is sealed there to the
-        ``custodian``. With a URL for ``tables``, complete tables are shared there: see `share`. A
-        ``shard`` is the first of a new stream, which others `join`.
+        ``custodian``. With a URL for ``tables``, complete tables are published there: see
+        `publisher`. A ``shard`` is the first of a new stream, which others `join`.
         """
         refuse_unsharded(settings, shard)
         Lifecycle.refuse_unusable(schema, settings)
@@ -195,7 +212,7 @@ class Pyramid:
         sealed = vault, custodian
         made = cls._created(path, schema, settings, keys, clock, sealed, (shard, secret, None))
         if tables is not None:
-            made.share(tables)
+            made.publisher.start(tables)
         return made
 
     @classmethod
@@ -289,7 +306,7 @@ class Pyramid:
                 pyramid._audit_log.append("store.restored", pyramid._time.present())
                 take_over(pyramid._lifecycle, now)
             log, present = pyramid._audit_log, pyramid._time.present()
-            begin_log(pyramid._lifecycle, log, begun, present)
+            _begin_log(pyramid._lifecycle, log, begun, present)
             pyramid._untold.make_up()
             home.settled(present)
             pyramid._begin(train=train, advance=advance, announce=announce)
@@ -303,7 +320,7 @@ class Pyramid:
         self._still = not advance
         now = self._now()
         if advance:
-            due = self.due()
+            due = self.admin.due()
             if due.erases and self._time.alarm is None:
                 announce(due)
             with self._training.sleeping():
@@ -373,6 +390,73 @@ class Pyramid:
     def keyed_by(self) -> str:
         """By what it knows values of open features: their "text"; in older stores their "type"."""
         return self._lifecycle.keyed_by
+
+    # --- by subject ------------------------------------------------------------------
+
+    @property
+    def models(self) -> Models:
+        """The registered models by name, and what can be done with them besides `predict`."""
+        return Models(
+            self._access, self._training, self._measures, self._serving, self._refuse_past_rows
+        )
+
+    @property
+    def groups(self) -> Groups:
+        """Features that are counted together: which there are, and how they come and go."""
+        return Groups(self._access, self._lifecycle, self._selecting, self._settle_elsewhere)
+
+    @property
+    def publisher(self) -> TablePublisher:
+        """Publishes the complete tables for readers elsewhere."""
+        shard = None if self._shards is None else self._shards.shard
+        return TablePublisher(self._access, self._sharing, shard)
+
+    @property
+    def shards(self) -> StreamShards:
+        """The shards of the stream that this store belongs to."""
+        return StreamShards(self._access, self._shards, self._meet)
+
+    @property
+    def vault(self) -> Vault | None:
+        """The vault where the raw history is sealed; None if the store has none.
+
+        The vault has its own methods. What needs the store as well, attaching one and erasing a
+        person from its files, is in `admin`: so there is no second class that repeats the vault's
+        methods, and a store without a vault has none of them.
+        """
+        self._usable()
+        return self._vault
+
+    @property
+    def admin(self) -> Admin:
+        """What an operator does: backups, repair, intrusions, clocks, keys, the vault."""
+        return Admin(
+            self._access,
+            home=self._home,
+            lifecycle=self._lifecycle,
+            opener=self._opener,
+            schedule=self._schedule,
+            timekeeping=self._timekeeping,
+            audit_log=self._audit_log,
+            vault=lambda: self._vault,
+            open_vault=self._open_vault,
+            wake=self._wake,
+            advance=self.advance,
+        )
+
+    @property
+    def _access(self) -> Access:
+        present, check_open = self._time.present, self._usable
+        return Access(self._threads, self._untold, present, check_open, self._now, self._keep)
+
+    def _wake(self) -> None:
+        """Let background work seal and erase what is due from now on."""
+        self._still = False
+
+    def _settle_elsewhere(self, now: int) -> None:
+        """Have the vault and the other shards follow a withdrawal; in the keeper."""
+        self._settle_vault()
+        self._meet(now)
 
     # --- rows in -------------------------------------------------------------------
 
@@ -460,11 +544,6 @@ class Pyramid:
 
         return receipts()
 
-    def replayed(self, history: Replay) -> int:
-        """How many rows of a history `replay` has observed already."""
-        self._usable()
-        return taken(self._lifecycle, history)
-
     def bulk(self, key: str | None = None) -> Bulk:
         """Take windows of the past whose rows are counted elsewhere, as `pyramidion.spark` does.
 
@@ -484,39 +563,6 @@ class Pyramid:
         self._threads.expect_nothing()
         return self._advance(self._now())
 
-    def refuse_lost_key(self) -> None:
-        """Raise `KeyHolderError` unless the key holder can be reached and has the store's key.
-
-        Rows are read and observed for a while without it; the next hot step, seal or erasure fails.
-        """
-        self._usable()
-        self._threads.move(self._home.keys.must_be_held)
-
-    def confirm_clock(self, *, why: str) -> Advance:
-        """Say that the clock is right: the store goes by it, also where its own time was later.
-
-        Then does what is due by it. What came while clocks disagreed is dated by it, too, and what
-        was dated in the future is dated now.
-        """
-        self._settle_clock(lambda: self._timekeeping.confirm(why), why)
-        return self.advance()
-
-    def correct_clock(self, *, why: str) -> Advance:
-        """Say that the clock was wrong and is right again: the store's own time goes on.
-
-        Then does what is due by it. Refused while the clock is further than `clocks.LIMIT` from it.
-        """
-        self._settle_clock(lambda: self._timekeeping.correct(why), why)
-        return self.advance()
-
-    def _settle_clock(self, settle: Callable[[], None], why: str) -> None:
-        self._usable()
-        if not why:
-            raise SchemaError("the audit log tells why a clock was settled; give a reason")
-        self._still = False
-        self._now()
-        self._threads.move(settle)
-
     def _refuse_alarm(self) -> None:
         """Raise for what would roll windows while clocks disagree."""
         self._now()
@@ -525,12 +571,6 @@ class Pyramid:
                 "a history is not taken while clocks disagree, since windows are not sealed then; "
                 "correct or confirm the clock, and go on"
             )
-
-    def due(self, at: object = None) -> Due:
-        """What `advance` would seal and erase at a moment: seconds, a date or ISO text; or now."""
-        self._usable()
-        now = self._now()
-        return self._schedule.due(now if at is None else since_epoch(at), now)
 
     @property
     def clock(self) -> ClockStatus:
@@ -595,41 +635,7 @@ class Pyramid:
         if self._shards is not None:
             self._shards.refuse_left()
 
-    def remove_shard(self, name: str, *, why: str) -> None:
-        """Have nobody wait for a shard of this stream any more, as for one that is lost.
-
-        What it has sealed stays in the sum until its time; its hot rows and the window that it
-        was filling are not there for the others, now as before.
-        """
-        self._usable()
-        if self._shards is None:
-            raise StateError("this store is no shard of a stream; there is none to remove")
-        shards, now = self._shards, self._now()
-
-        def done(_: Pending) -> None:
-            shards.remove(name)
-            self._meet(now)
-
-        self._noted("shard.removed", now, {"name": name, "why": why}, done)
-
     # --- the vault -----------------------------------------------------------------
-
-    @property
-    def vault(self) -> Vault | None:
-        """Where the raw history is sealed, if it is."""
-        self._usable()
-        return self._vault
-
-    def attach_vault(self, url: str, custodian: PublicKey) -> Vault:
-        """Seal what is observed from now on; a store keeps its vault for good."""
-        self._usable()
-
-        def attached() -> Vault:
-            with self._lifecycle.moves, self._lifecycle.arrivals:
-                attach_vault(self._lifecycle, self._home.path, url, custodian)
-                return self._open_vault()
-
-        return self._threads.move(attached)
 
     def _open_vault(self) -> Vault:
         path, log = self._home.path, self._untold
@@ -681,42 +687,6 @@ class Pyramid:
         """Features of rows, from the complete tables."""
         return self.snapshot().featurize(rows)
 
-    # --- tables for others -----------------------------------------------------------
-
-    def share(self, url: str) -> None:
-        """Publish the complete tables at a URL, now and whenever they change.
-
-        There they are encrypted, under a key that dies when newer ones take their place; who has
-        a `card` reads them. The URL is kept encrypted, so that a password may stand in it.
-        """
-        self._usable()
-        refuse_sharing(None if self._shards is None else self._shards.shard)
-        now = self._now()
-
-        def shared() -> None:
-            where = self._sharing.begin(url, now)
-            self._untold.append("tables.shared", self._time.present(), where=where)
-
-        self._threads.move(shared)
-
-    def unshare(self) -> None:
-        """Publish no more: the keys of what is shared are destroyed, then it is deleted."""
-        self._usable()
-        now = self._now()
-
-        def ended() -> None:
-            where = self._sharing.end(now)
-            self._untold.append("tables.unshared", self._time.present(), where=where)
-
-        self._threads.move(ended)
-
-    def card(self, *, stream: str, signer: Ed25519PrivateKey) -> bytes:
-        """What opens the shared tables: signed, ends in a day or with the first window in them."""
-        self._usable()
-        now = self._now()
-        self._keep(now)
-        return self._sharing.card(stream=stream, now=now, signer=signer)
-
     def training_set(
         self,
         label: str | None = None,
@@ -736,11 +706,6 @@ class Pyramid:
         return self._threads.move(lambda: self._serving.training_set(workload, values=values))
 
     # --- models ----------------------------------------------------------------------
-
-    @property
-    def models(self) -> dict[str, Model]:
-        """The registered models by name: whether each is available, and if not, why."""
-        return self._training.models
 
     def register(
         self,
@@ -762,19 +727,6 @@ class Pyramid:
         self._refuse_past_rows()
         workload, now = Workload.of(self.schema, label, only, without, merge), self._now()
         self._threads.move(lambda: self._training.register(name, estimator, workload, now))
-        return self._training.model(name)
-
-    def unregister(self, name: str) -> None:
-        """Forget a model and its recipe."""
-        self._usable()
-        self._threads.move(lambda: self._training.unregister(name))
-
-    def retrain(self, name: str) -> Model:
-        """Train a model again now, as after a failure; what serves goes on until it is ready."""
-        self._usable()
-        self._refuse_past_rows()
-        now = self._now()
-        self._threads.move(lambda: self._training.retrain(name, now))
         return self._training.model(name)
 
     def predict(self, name: str, rows: Any) -> NDArray[Any]:
@@ -802,91 +754,6 @@ class Pyramid:
             self._threads.move(lambda: self._training.asked(name, now))
         return self._training.model(name).begun()
 
-    def learning_curve(
-        self, name: str, *, within: float = 0.05, sizes: Sequence[int] | None = None
-    ) -> LearningCurve:
-        """A model's loss against the hot rows it learns from: P1, gone when the rows go."""
-        self._usable()
-        self._refuse_past_rows()
-        return self._threads.move(lambda: self._measures.learning_curve(name, within, sizes))
-
-    def export(self, name: str) -> Export:
-        """A model for an edge, as a header and bytes without code: P1, for memory alone.
-
-        It ends with the model, and after a `hot_step` at the latest; after five minutes where
-        `hot_rows` bounds the hot window or the schema has a unit, since nobody knows when rows
-        leave. The audit log tells it.
-        """
-        self._usable()
-        now = self._now()
-
-        def done() -> Export:
-            self._training.asked(name, now)
-            model, life = self._training.model(name).begun(), self._training.away
-            try:
-                promise = self._serving.snapshot().guarantee
-                exports = import_module("pyramidion.learn.exports")
-                parts: Export = exports.exported(model, guarantee=promise, now=now, life=life)
-            finally:
-                model.ended()
-            self._untold.append(
-                "model.exported", self._time.present(), name=name, version=parts[0]["version"]
-            )
-            return parts  # or not, where the log does not tell it
-
-        return self._threads.move(done)
-
-    def loss(self, name: str) -> Loss:
-        """A model's loss on the newest hot rows, after those before, beside the prior's: P1."""
-        self._usable()
-        self._refuse_past_rows()
-        now = self._now()
-        return self._threads.move(lambda: self._measures.loss(name, now))
-
-    # --- tables come and go ----------------------------------------------------------
-
-    def add_group(self, group: Iterable[str]) -> None:
-        """Count features together, from the next window that is not open yet."""
-        self._usable()
-        self._threads.move(lambda: add_group(self._lifecycle, group))
-
-    def select_groups(self, *, share: Fraction | int = 1) -> Selection:
-        """Choose groups worth counting from the hot rows, privately; they begin as `add_group`'s.
-
-        It costs every window with hot rows a ``share`` of what it kept back for this at its birth
-        (`selection_share`). Chosen groups are on trial: see `groups`.
-        """
-        self._usable()
-        now = self._now()
-        return self._threads.move(lambda: self._selecting.choose(Fraction(share), now))
-
-    def groups(self) -> list[GroupStatus]:
-        """The groups: by hand, on trial, kept or dropped, what sealed tables say of them, why."""
-        self._usable()
-        return self._threads.move(lambda: groups_of(self._lifecycle))
-
-    def withdraw(self, name: str, *, why: str) -> None:
-        """Erase a feature or a group now: its tables in every window, its column in hot rows.
-
-        Its share of the budget returns with the next window.
-        """
-        self._usable()
-        now = self._now()
-
-        def done(entry: Pending) -> None:
-            withdraw(self._lifecycle, name, why, now, entry)
-            self._settle_vault()
-            self._meet(now)
-
-        def noted() -> None:
-            told: dict[str, Fact] = {"why": why}
-            if name not in self._lifecycle.births.chosen:  # known from rows, and the log is kept
-                told = {"name": name, **told}
-            self._untold.do("tables.withdrawn", self._time.present(), told, done)
-
-        self._threads.move(noted)
-        self._keep(now)
-
     # --- somebody asks to be forgotten -------------------------------------------------
 
     def erase_person(self, person: str | int, *, why: str = "asked for") -> PersonErasure:
@@ -904,88 +771,9 @@ class Pyramid:
             self._training.catch_up(now)
             return erasure
 
-        erasure = self._noted("person.erased", now, {"why": why}, done)
+        erasure = self._access.record("person.erased", now, {"why": why}, done)
         self._keep(now)
         return erasure
-
-    def erase_from_vault(
-        self,
-        person: str | int,
-        grant: str | bytes,
-        *,
-        key: PrivateKey,
-        broker: str,
-        why: str = "asked for",
-    ) -> list[str]:
-        """Make the rows of one person blank in the vault's files of an ``erase`` grant.
-
-        The broker at an address rewrites every granted file, whoever is in it, and no row comes
-        here; the new names. Erase the person's hot rows first, or those that are not sealed yet
-        come after.
-        """
-        self._usable()
-        now, move = self._now(), self._threads.move
-        granted, made = erase_from_vault(
-            self._lifecycle, self._vault, person, grant, key, broker, why, move
-        )
-        told: dict[str, Fact] = {"why": why, "files": len(made), "grant": granted}
-        self._noted("person.erased", now, told, lambda _: None)
-        return made
-
-    # --- after an intrusion ----------------------------------------------------------
-
-    def reseed(self, *, why: str) -> Reseed:
-        """Seal what is populating now, renew the store key, and go on with fresh noise.
-
-        What an intruder copied is frozen: no later state of the same tables exists, and nothing
-        written from here on opens with the keys of before. Costs the rows nothing.
-        """
-        self._usable()
-        now = self._now()
-        done = self._noted(
-            "store.reseeded",
-            now,
-            {"why": why},
-            lambda entry: reseed(self._lifecycle, self._opener, why, now, entry),
-        )
-        self._keep(now)
-        return done
-
-    def verify(self) -> list[Damage]:
-        """Read every file: those that are damaged, gone or do not add up; none is best."""
-        self._usable()
-        return self._threads.move(lambda: verify(self._lifecycle))
-
-    def mend(self) -> list[Damage]:
-        """Make damaged tables again from those that are sound, free; what was mended.
-
-        Complete tables are the sum of the windows, so they and all windows but one tell that one.
-        """
-        self._usable()
-        now = self._now()
-        mended = self._threads.move(lambda: mend(self._lifecycle, now))
-        self._keep(now)
-        return mended
-
-    def rebuild(
-        self, window: int, rows: Any = None, *, why: str, share: Fraction | int = 1
-    ) -> Rebuild:
-        """Count a sealed window again, onto fresh noise, and charge it again.
-
-        From its hot rows, while all are hot, or from ``rows``: exactly those that it took. It is
-        paid from what the window kept back for it (`rebuild_share`), or a ``share`` of that.
-        """
-        self._usable()
-        now = self._now()
-        told: dict[str, Fact] = {"window": window, "why": why}
-        done = self._noted(
-            "tables.rebuilt",
-            now,
-            told,
-            lambda entry: rebuild(self._lifecycle, window, rows, share, why, now, entry),
-        )
-        self._keep(now)
-        return done
 
     # --- what is there ---------------------------------------------------------------
 
@@ -1000,16 +788,6 @@ class Pyramid:
         """What was done with the store, in signed entries that nobody can change afterwards."""
         self._usable()
         return self._audit_log
-
-    def note(self, kind: str, **facts: Fact) -> None:
-        """Tell the audit log what was done with the store from outside, as a service does."""
-        self._usable()
-        self._audit_log.append(kind, self._time.present(), **facts)
-
-    def _noted(self, kind: str, now: int, told: dict[str, Fact], verb: Callable[[Pending], T]) -> T:
-        """Do a verb in the keeper; the audit log tells it once it is done."""
-        at = max(now, self._time.present())
-        return self._threads.move(lambda: self._untold.do(kind, at, told, verb))
 
     def status(self) -> Status:
         """What the store holds now."""
@@ -1035,17 +813,6 @@ class Pyramid:
 
     # --- copies ----------------------------------------------------------------------
 
-    def backup(self, path: str | Path) -> int:
-        """Copy the store; the bytes that were copied. A copy made before is brought up to date.
-
-        The copy opens with the same store key, so it ends with the next erasure or release.
-        """
-        self._usable()
-        now = self._now()
-        return self._threads.move(
-            lambda: back_up(self._home, self._lifecycle, Path(path), self._audit_log, now)
-        )
-
     @classmethod
     def restore(
         cls,
@@ -1065,3 +832,14 @@ class Pyramid:
         """
         home = copied_back(Path(backup), Path(path), holder_at(keys))
         return cls._opened(home, clock, announce=announce)
+
+
+def _begin_log(store: Lifecycle, log: AuditLog, kind: str, now: int) -> None:
+    """Have the log and the catalogue know each other; an entry tells where the log is a new one.
+
+    Its ``former`` is the fingerprint of the log that the store had, if it had one: that is gone.
+    """
+    former, first = store.catalogue.about("audit_log", ""), log.first
+    if former != first:
+        log.append(kind, now, store=store.catalogue.about("store"), former=former or None)
+        store.catalogue.note(audit_log=first)

@@ -16,7 +16,7 @@ What is served here is the sum of the stream; training rows are the own hot rows
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +26,10 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.errors import ExpiredError, PyramidionError, StateError
 from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
+from pyramidion.storage.outbox import Pending
 from pyramidion.storage.roster import Entries, Held
 from pyramidion.storage.tables import tables_at
+from pyramidion.store.access import Access
 from pyramidion.store.lifecycle import (
     Leaving,
     Lifecycle,
@@ -64,6 +66,76 @@ class ShardStatus:
     """The shards of which windows should be in the sum and cannot be read, with how many."""
     problem: str
     """Why the last look at the others failed; empty where it did not."""
+
+
+class StreamShards:
+    """The shards of the stream that a store belongs to: `store.shards`.
+
+    Parameters
+    ----------
+    access : Access
+        The open store.
+    shards : Shards, optional
+        The sum of the stream; None if the store is not a shard.
+    exchange : callable
+        Gives the other shards what is sealed and takes what they published, at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyramidion import Categorical, Label, Pyramid, Schema, Settings, Shard
+    >>> site = Categorical("site", domain=["a", "b"])
+    >>> schema = Schema(time="time", features=[site], label=Label("click", classes=[0, 1]))
+    >>> settings = Settings(epsilon=1.0, shards=2, weights="equal", count_window="1d")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     meeting = {"keys": f"file:{folder}/stream.key", "tables": f"file:{folder}/tables"}
+    ...     one, two = (Shard("clicks", name, **meeting) for name in ("one", "two"))
+    ...     given = {"keys": f"file:{folder}/one.key", "shard": one}
+    ...     with Pyramid.create(f"{folder}/one", schema, settings, **given) as store:
+    ...         Pyramid.join(f"{folder}/two", two, keys=f"file:{folder}/two.key").close()
+    ...         _ = store.advance()
+    ...         print(sorted(store.shards.status().shards))
+    ...         store.shards.remove("two", why="the machine is lost")
+    ...         print(sorted(store.shards.status().shards))
+    ['one', 'two']
+    ['one']
+    """
+
+    def __init__(
+        self, access: Access, shards: Shards | None, exchange: Callable[[int], None]
+    ) -> None:
+        self._access = access
+        self._shards = shards
+        self._exchange = exchange
+
+    def status(self) -> ShardStatus | None:
+        """Return the shard and its stream as this store sees them; None if it is not a shard."""
+        self._access.check_open()
+        return None if self._shards is None else self._shards.status()
+
+    def remove(self, name: str, *, why: str) -> None:
+        """Remove a shard from the stream, for example a lost one, so that no window waits for it.
+
+        The windows that it has sealed stay in the sum until they retire. Its hot rows and its
+        populating window are missing from the sum, as they were before.
+
+        Parameters
+        ----------
+        name : str
+            The shard.
+        why : str
+            The reason, for the audit log.
+        """
+        self._access.check_open()
+        if self._shards is None:
+            raise StateError("this store is no shard of a stream; there is none to remove")
+        shards, now = self._shards, self._access.now()
+
+        def remove(_: Pending) -> None:
+            shards.remove(name)
+            self._exchange(now)
+
+        self._access.record("shard.removed", now, {"name": name, "why": why}, remove)
 
 
 class Shards(Observer):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pyramidion import Admin
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError, StorageError
 from pyramidion.web.dashboard.pages import Page
 from pyramidion.web.logs import logged
@@ -65,8 +66,9 @@ def test_error_of_a_store_is_answered_without_its_place(
         raise kind(f"{place} is on a full disk; free some space")
 
     pyramid = guarded.pyramid()
-    for name in ("observe_all", "snapshot", "status", "training_set", "note", "exposure"):
+    for name in ("observe_all", "snapshot", "status", "training_set", "exposure"):
         monkeypatch.setattr(pyramid, name, fails, raising=False)
+    monkeypatch.setattr(Admin, "note", fails)
     monkeypatch.setattr(guarded.service._streams[STREAM].commits, "_observe_all", fails)
     visitor, log = inside(guarded), io.StringIO()
     with logged(log):
