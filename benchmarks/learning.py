@@ -49,7 +49,7 @@ def training(report: Report, store: Store) -> None:
     X, y = store.pyramid.training_set()
     for name, estimator in ESTIMATORS.items():
         store.pyramid.register(name, estimator)
-        ours = best(lambda name=name: store.pyramid.retrain(name))
+        ours = best(lambda name=name: store.pyramid.models.retrain(name))
         peer = best(lambda estimator=estimator: estimator.fit(np.asarray(X), y))
         report.ratio(name, ours, peer, of="fit in this process", least=0.3)
 
@@ -70,7 +70,7 @@ def predicting(report: Report, store: Store, batch: pa.Table) -> None:
 def online(report: Report, store: Store, batch: pa.Table) -> None:
     report.title(f"observing {BATCH:,} rows with a model that learns them at once")
     for name in list(store.pyramid.models):
-        store.pyramid.unregister(name)
+        store.pyramid.models.unregister(name)
     alone = best(lambda: store.pyramid.observe(batch))
     store.pyramid.register("online", SGDClassifier(loss="log_loss"))
     ours = best(lambda: store.pyramid.observe(batch))

@@ -98,7 +98,7 @@ def reading(report: Report, batches: list[pa.Table]) -> None:
 
 def _attached(store: Store) -> Any:
     place = store.folder / "vault"
-    return store.pyramid.attach_vault(str(place), PrivateKey.new().public)
+    return store.pyramid.admin.attach_vault(str(place), PrivateKey.new().public)
 
 
 def _observe(store: Store, batches: list[pa.Table]) -> None:

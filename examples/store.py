@@ -101,7 +101,7 @@ def show(store: Pyramid) -> None:
 
 def look_back(folder: Path, store: Pyramid, clock: Clock) -> None:
     """Try to bring back what was erased."""
-    store.backup(folder / "backup")
+    store.admin.backup(folder / "backup")
     clock.now += 7 * DAY
     gone = store.advance().rows_erased
     print(f"  a week later    {gone:,} more raw rows erased")

@@ -47,8 +47,8 @@ def filled(data: DataSet, folder: Path, rows: int, tables: str, **knobs: Any) ->
         now[0] = time.time()
         store.advance()
         store.observe(given.slice(rows))
-        store.share(tables)
-        card = store.card(stream=STREAM, signer=signer)
+        store.publisher.start(tables)
+        card = store.publisher.card(stream=STREAM, signer=signer)
     return SharedTables(card, tables, stream=STREAM, key=signer.public_key())
 
 

@@ -363,7 +363,7 @@ def kept_columns(store: Pyramid) -> list[int]:
     """The columns of features, and of groups whose sealed tables tell more than their parts."""
     poor = [
         f"|{'*'.join(group.features)})"
-        for group in store.groups()
+        for group in store.groups.status()
         if group.gain is None or group.error is None or group.gain <= SURE * group.error
     ]
     names = store.snapshot().names

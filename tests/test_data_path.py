@@ -212,7 +212,7 @@ def test_a_backup_restored_after_its_rows_are_due_does_not_bring_them_back(tmp_p
     with watched(life.archive):
         store = Pyramid.create(life.disk / "store", SCHEMA, SETTINGS, **life.given)
         store.observe(rows("1", life.day, marked=True), key=ONCE)
-        store.backup(life.disk / "backup")
+        store.admin.backup(life.disk / "backup")
         store.close()
         life.attack("before")
         life.day = 103.1

@@ -72,7 +72,7 @@ def _retrained(data: DataSet, setup: Setup, chosen: Sequence[CountModel], seed: 
 def _seconds(filled: Pyramid, model: CountModel, seed: int) -> float:
     filled.register("model", model.make(len(filled.snapshot().names), seed))
     began = time.perf_counter()
-    trained = filled.retrain("model")
+    trained = filled.models.retrain("model")
     if not trained.available:
         raise StateError(f"{model.name} was not trained again: {trained.why}")
     return time.perf_counter() - began

@@ -197,7 +197,7 @@ def test_export_overwrites_nothing(kept: Shell) -> None:
 def test_a_store_that_is_open_is_not_disturbed(kept: Shell, verb: str) -> None:
     with kept.open(NOW) as store:
         assert run(kept, verb).code == 0
-        store.reseed(why="meanwhile")
+        store.admin.reseed(why="meanwhile")
         assert store.audit_log.verify().sound
         assert run(kept, verb).code == 0
 

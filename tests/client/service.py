@@ -110,11 +110,11 @@ class Service:
             case "GET", ["windows"]:
                 return said({"windows": [asdict(window) for window in store.status().windows]})
             case "GET", ["groups"]:
-                told = [asdict(group) for group in store.groups()]
+                told = [asdict(group) for group in store.groups.status()]
                 groups = [list(group) for group in store.schema.groups]
                 return said({"groups": groups, "trials": told})
             case "DELETE", ["tables", name]:
-                store.withdraw(name, why=query["why"])
+                store.groups.withdraw(name, why=query["why"])
                 return said({"withdrawn": name})
             case "GET", ["models"]:
                 return said({"models": [self.model(name) for name in store.models]})
@@ -148,7 +148,7 @@ class Service:
     def export(self, name: str) -> Answer:
         if name not in self.exports and name not in self.store.models:
             raise MissingError("there is no model of this name; register it first")
-        header, payload = self.exports.get(name) or self.store.export(name)
+        header, payload = self.exports.get(name) or self.store.models.export(name)
         header = {"name": name, **header}
         return 200, sign(self.signer, "model", "flights", header, payload), {}
 
@@ -165,10 +165,10 @@ class Service:
         if (method, rest) == ("GET", []):
             return said(self.model(name))
         if (method, rest) == ("DELETE", []):
-            self.store.unregister(name)
+            self.store.models.unregister(name)
             return said({"removed": name})
         if (method, rest) == ("POST", ["retrain"]):
-            self.store.retrain(name)
+            self.store.models.retrain(name)
             return said(self.model(name))
         assert (method, rest) == ("POST", ["predictions"])
         found = self.store.predict_proba(name, _rows(body, sent))

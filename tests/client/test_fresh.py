@@ -89,7 +89,7 @@ def test_tables_that_are_the_same_live_on_before_they_expire(client: Client, sta
 def test_withdrawn_tables_go(client: Client, store: Pyramid) -> None:
     with client.snapshot("flights", every=0.02) as fresh:
         assert any("a*b" in name for name in fresh.names)
-        store.withdraw("a,b", why="not needed")
+        store.groups.withdraw("a,b", why="not needed")
         wait_for(lambda: not any("a*b" in name for name in fresh.names))
 
 

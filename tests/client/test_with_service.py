@@ -129,6 +129,6 @@ def test_a_snapshot_is_renewed_when_a_window_seals(inside: Any) -> None:
         client.snapshot("rolling", every=0.05) as fresh,
     ):
         held = fresh.current
-        inside.service._streams["rolling"].pyramid.withdraw("a,b", why="not needed")
+        inside.service._streams["rolling"].pyramid.groups.withdraw("a,b", why="not needed")
         services.wait_for(lambda: fresh.current is not held)
         assert not any("a*b" in name for name in fresh.names)

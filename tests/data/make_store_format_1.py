@@ -20,9 +20,9 @@ def main(folder: Path) -> None:
     for number in range(5):
         observed(store, rows(20, stand.clock.now, seed=number), key=f"batch {number}")
         if number == 1:
-            store.withdraw("a,b", why="not worth it")
+            store.groups.withdraw("a,b", why="not worth it")
         if number == 2:
-            store.add_group(["a", "b"])
+            store.groups.add(["a", "b"])
         if number < 4:
             stand.clock.pass_(10 * DAY)
             store.advance()

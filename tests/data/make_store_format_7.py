@@ -47,13 +47,13 @@ def live(stand: Stand, store: Pyramid, people: bool) -> None:
         batch = of(PERSONS * 5, now, seed=number) if people else rows(20, now, seed=number)
         observed(store, batch, key=f"batch {number}")
         if number == 1:
-            store.withdraw("a,b", why="not worth it")
+            store.groups.withdraw("a,b", why="not worth it")
         if number == 2:
-            store.add_group(["a", "b"])
+            store.groups.add(["a", "b"])
         if number == 3:
             store.register("model", LogisticRegression())
         if number == 4:
-            store.reseed(why="a drill")
+            store.admin.reseed(why="a drill")
         if number == 5 and people:
             store.erase_person("ann", why="asked for it")
         if number < 6:

@@ -717,7 +717,7 @@ def test_a_store_that_chooses_itself_counts_groups_from_its_second_window_on() -
     pure = {"mechanism": "laplace", "knobs": {"buckets": 64}}
     setup = Setup(0.1, epsilon=1.0, groups=1, choosing=0.2, windows=3, **pure)  # type: ignore[arg-type]
     with stores.counted(data, setup) as store:
-        [group] = store.groups()
+        [group] = store.groups.status()
         assert group.windows == 2
         assert store.status().hot_rows == 480
         first, *others = (paid_of(store, window) for window in range(3))

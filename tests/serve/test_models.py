@@ -198,7 +198,7 @@ def test_predictions_are_told_as_arrow_to_who_wants_it(modelled: Inside) -> None
 def test_the_loss_of_a_model_stands_beside_the_priors(modelled: Inside) -> None:
     store = modelled.service._streams["s"].pyramid
     told = modelled.caller("train").get(f"{MODELS}/m/loss").json()
-    found = store.loss("m")
+    found = store.models.loss("m")
     assert (told["loss"], told["prior"], told["tested"]) == (found.model, found.prior, found.tested)
     assert told["guarantee"]["level"] == "P1"
 

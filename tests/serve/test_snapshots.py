@@ -78,7 +78,7 @@ def test_an_old_snapshot_refuses_and_a_changed_one_is_found_out(shared: Inside) 
 def test_a_card_opens_the_tables_that_a_stream_shares(shared: Inside, tmp_path: Path) -> None:
     caller, store = shared.caller("predict"), shared.service._streams["s"].pyramid
     assert error_of(caller.get(CARD)) == (409, "StateError")
-    store.share(f"file:{tmp_path}")
+    store.publisher.start(f"file:{tmp_path}")
     try:
         answer = caller.get(CARD)
         tables = SharedTables(
@@ -96,7 +96,7 @@ def test_a_card_opens_the_tables_that_a_stream_shares(shared: Inside, tmp_path: 
         assert told == tables.expires // 1_000_000
         assert answer.headers["cache-control"] == "no-store"
     finally:
-        store.unshare()
+        store.publisher.stop()
 
 
 def test_there_is_no_snapshot_before_a_window_is_sealed(inside: Inside) -> None:

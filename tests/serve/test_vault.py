@@ -22,7 +22,7 @@ def vaulted(inside: Inside, tmp_path: Path) -> Inside:
     """A service whose stream has a vault, and rows in it."""
     inside.create()
     store = inside.service._streams["s"].pyramid
-    store.attach_vault(str(tmp_path / "sealed"), CUSTODIAN.public)
+    store.admin.attach_vault(str(tmp_path / "sealed"), CUSTODIAN.public)
     store.observe(rows(5, inside.clock.now))
     inside.clock.pass_(60)
     return inside

@@ -65,11 +65,11 @@ def test_grants_are_told_as_the_log_has_them(inside: Inside) -> None:
     about = {"engineer": "Ada", "columns": ["a"], "purpose": "read", "files": 1}
     for name, seconds in (("used", 60), ("revoked", 60), ("over", 1)):
         expires = now + seconds * SECOND
-        store.note("vault.granted", grant=name, expires=expires, first=1, last=2, **about)
-    store.note("vault.opened", grant="used", rows=3)
-    store.note("vault.rewritten", grant="used", rows=3)
-    store.note("vault.revoked", grant="revoked", held=1)
-    store.note("vault.opened", grant="unknown", rows=3)
+        store.admin.note("vault.granted", grant=name, expires=expires, first=1, last=2, **about)
+    store.admin.note("vault.opened", grant="used", rows=3)
+    store.admin.note("vault.rewritten", grant="used", rows=3)
+    store.admin.note("vault.revoked", grant="revoked", held=1)
+    store.admin.note("vault.opened", grant="unknown", rows=3)
     inside.clock.pass_(2)
     told = {each["grant"]: each for each in admin.get("/v1/streams/s/grants").json()["grants"]}
     assert list(told) == ["over", "revoked", "used"]

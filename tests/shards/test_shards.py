@@ -425,14 +425,14 @@ def test_a_withdrawn_group_is_gone_from_what_the_shard_serves_and_gives(stream: 
         stream.observe(name, 20)
     stream.advance(10)
     before = {w.file for w in stream.shard("one").roster.entries().windows if w.shard == "one"}
-    nodes["one"].withdraw("a,b", why="asked for")
+    nodes["one"].groups.withdraw("a,b", why="asked for")
     assert "a,b" not in nodes["one"].snapshot().tables
     assert nodes["one"].snapshot().rows == 60
     after = {w.file for w in stream.shard("one").roster.entries().windows if w.shard == "one"}
     assert before.isdisjoint(after)
     assert "a,b" in nodes["two"].snapshot().tables
     for name in ("two", "three"):
-        nodes[name].withdraw("a,b", why="asked for")
+        nodes[name].groups.withdraw("a,b", why="asked for")
     stream.advance()
     assert [node.snapshot().rows for node in nodes.values()] == [60] * 3
     assert not any("a,b" in node.snapshot().tables for node in nodes.values())
@@ -511,7 +511,7 @@ def test_a_shard_that_is_lost_is_removed_and_what_it_sealed_stays(stream: Stream
     stream.observe("two", 500)  # populating, and lost with it
     stream.close("two")
     stream.observe("one", 20)
-    nodes["one"].remove_shard("two", why="its disk is gone")
+    nodes["one"].shards.remove("two", why="its disk is gone")
     stream.advance(10)
     assert nodes["three"].snapshot().rows == 80
     assert nodes["three"].status().shard.left == {"two": 1}
@@ -524,7 +524,7 @@ def test_a_shard_that_is_lost_is_removed_and_what_it_sealed_stays(stream: Stream
 def test_a_removed_shard_takes_no_rows_and_gives_what_it_has(stream: Stream) -> None:
     nodes = stream.begin()
     stream.observe("two", 20)
-    nodes["one"].remove_shard("two", why="no longer needed")
+    nodes["one"].shards.remove("two", why="no longer needed")
     nodes["two"].advance()
     with pytest.raises(StateError, match="was removed from stream"):
         nodes["two"].observe(rows(3))
@@ -537,7 +537,7 @@ def test_a_removed_shard_leaves_the_roster_with_its_last_window(stream: Stream) 
     stream.observe("two", 20)
     stream.advance(10)
     stream.close("two")
-    stream.nodes["one"].remove_shard("two", why="lost")
+    stream.nodes["one"].shards.remove("two", why="lost")
     roster = stream.shard("one").roster
     stream.advance(39)
     assert set(roster.entries().members) == set(NAMES)
@@ -589,7 +589,7 @@ def test_a_restored_shard_goes_on_under_its_name(stream: Stream) -> None:
         stream.observe(name, 20)
     stream.advance(10)
     stream.observe("two", 30)
-    nodes["two"].backup(stream.folder / "backup")
+    nodes["two"].admin.backup(stream.folder / "backup")
     stream.close("two")
     copy = stream.folder / "copy"
     restored = Pyramid.restore(stream.folder / "backup", copy, **stream.given("two"))
@@ -856,7 +856,7 @@ def test_without_its_table_store_a_shard_that_is_opened_serves_its_own_windows(
 def test_a_removed_shard_whose_manifest_is_lost_stays_on_the_roster(
     stream: Stream, full: RedisServer
 ) -> None:
-    stream.nodes["one"].remove_shard("two", why="lost")
+    stream.nodes["one"].shards.remove("two", why="lost")
     stream.close("two")
     full.asked("del", told(stream, "two"))
     node = stream.reopen("three")
@@ -891,7 +891,7 @@ def test_shards_meet_wherever_their_processes_are_started(
 def test_a_shard_shares_no_complete_tables(stream: Stream) -> None:
     nodes = stream.begin("one")
     with pytest.raises(StateError, match="shares no complete tables"):
-        nodes["one"].share(f"file:{stream.folder}/far")
+        nodes["one"].publisher.start(f"file:{stream.folder}/far")
 
 
 def test_a_shard_does_not_tell_of_the_past_as_if_it_were_the_streams(stream: Stream) -> None:

@@ -170,7 +170,7 @@ def test_a_history_becomes_sealed_windows_of_a_store(spark: Any, stand: Stand) -
         )
     store = stand.reopen()
     assert store.snapshot().rows == 400
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 def test_a_store_filled_by_spark_featurizes_as_one_that_replayed(
@@ -242,7 +242,7 @@ def test_windows_counted_in_bulk_stand_beside_the_nodes_of_a_tree(spark: Any, st
     stand.clock.pass_(10 * DAY)
     store.advance()
     assert store.snapshot().rows == 120
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 # --- each row once -----------------------------------------------------------------------------

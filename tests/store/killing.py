@@ -253,14 +253,14 @@ def perform(store: Pyramid, verb: work.Verb, *, again: bool) -> Any:
     if verb.kind == "advance":
         store.advance()
     elif verb.kind == "withdraw":
-        store.withdraw(verb.name, why="asked for")
+        store.groups.withdraw(verb.name, why="asked for")
     elif verb.kind == "add":
-        store.add_group(work.GROUP.split(","))
+        store.groups.add(work.GROUP.split(","))
     elif verb.kind == "reseed":
-        store.reseed(why=why(verb))
+        store.admin.reseed(why=why(verb))
     elif verb.kind == "rebuild":
         for window in rebuildable(store)[-1:]:
-            store.rebuild(window, why=why(verb), share=REBUILD)
+            store.admin.rebuild(window, why=why(verb), share=REBUILD)
     else:
         windows = sorted(inspect.windows(store))
         if windows:

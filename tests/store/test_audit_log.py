@@ -774,9 +774,9 @@ def test_a_store_has_a_log_from_the_first(stand: Stand) -> None:
 def test_what_a_store_does_as_a_whole_is_told(stand: Stand) -> None:
     store = stand.create(rebuild_share=0.2)
     observed(store, rows(20))
-    (window,) = store.reseed(why="a laptop was stolen").sealed
-    store.rebuild(window, why="changed")
-    store.withdraw("a", why="x" * 70_000)
+    (window,) = store.admin.reseed(why="a laptop was stolen").sealed
+    store.admin.rebuild(window, why="changed")
+    store.groups.withdraw("a", why="x" * 70_000)
     assert kinds(store)[2:] == ["store.reseeded", "tables.rebuilt", "tables.withdrawn"]
     assert facts_of(store, "store.reseeded") == {"why": "a laptop was stolen"}
     assert facts_of(store, "tables.rebuilt") == {"window": window, "why": "changed"}
@@ -786,9 +786,9 @@ def test_what_a_store_does_as_a_whole_is_told(stand: Stand) -> None:
 def test_what_a_store_refuses_is_not_told(stand: Stand) -> None:
     store = stand.create()
     with pytest.raises(StateError):
-        store.rebuild(7, why="no such window")
+        store.admin.rebuild(7, why="no such window")
     with pytest.raises(SchemaError):
-        store.withdraw("nothing", why="no such feature")
+        store.groups.withdraw("nothing", why="no such feature")
     assert kinds(store) == [GENESIS, "store.created"]
 
 
@@ -815,7 +815,7 @@ def test_a_log_that_cannot_be_written_keeps_no_row_out(
     assert store.advance().sealed == [1]
     assert stand.reopen().status().summarised_rows == 10
     with pytest.raises(StorageError, match="full"):
-        stand.reopen().reseed(why="x")
+        stand.reopen().admin.reseed(why="x")
 
 
 def test_a_store_that_had_no_log_gets_one(stand: Stand) -> None:
@@ -858,8 +858,8 @@ def test_a_damaged_log_must_be_moved_away_and_is_not_forgotten(stand: Stand) -> 
 def test_a_restored_store_goes_on_with_the_log_of_its_backup(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(10))
-    store.backup(stand.folder / "backup")
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     told = list(store.audit_log.export())
     assert facts_of(store, "store.copied")["to"] == str(stand.folder / "backup")
     stand.close()
@@ -872,7 +872,7 @@ def test_a_restored_store_goes_on_with_the_log_of_its_backup(stand: Stand) -> No
 
 def test_a_store_from_a_backup_without_a_log_begins_one(stand: Stand) -> None:
     store = stand.create()
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.close()
     (stand.folder / "backup" / "audit.db").unlink()
     restored = stand.held(
@@ -883,13 +883,13 @@ def test_a_store_from_a_backup_without_a_log_begins_one(stand: Stand) -> None:
 
 def test_the_log_of_a_backup_in_the_place_of_the_store_s_is_found(stand: Stand) -> None:
     store = stand.create()
-    store.backup(stand.folder / "backup")
-    store.reseed(why="to be hidden")
+    store.admin.backup(stand.folder / "backup")
+    store.admin.reseed(why="to be hidden")
     stand.close()
     shutil.copy(stand.folder / "backup" / "audit.db", stand.path / "audit.db")
     store = stand.open()
     assert not store.audit_log.verify().sound
-    store.reseed(why="again")
+    store.admin.reseed(why="again")
     assert not store.audit_log.verify().sound
 
 

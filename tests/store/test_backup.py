@@ -67,7 +67,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_a_backup_has_the_same_files_and_leaves_the_store_alone(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    assert store.backup(backup) > 0
+    assert store.admin.backup(backup) > 0
     for folder in ("hot", "tables"):
         assert content(backup / folder) == content(stand.path / folder)
     assert observed(store, rows(5, stand.clock.now)).accepted == 5
@@ -76,30 +76,30 @@ def test_a_backup_has_the_same_files_and_leaves_the_store_alone(stand: Stand, ba
 
 def test_made_again_it_copies_what_is_new_alone(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     tables = {file: file.stat().st_mtime_ns for file in (backup / "tables").iterdir()}
-    again = store.backup(backup)
+    again = store.admin.backup(backup)
     assert again == sum((backup / name).stat().st_size for name in ("catalogue.db", "audit.db"))
     observed(store, rows(10, stand.clock.now))
-    store.backup(backup)
+    store.admin.backup(backup)
     assert {file: file.stat().st_mtime_ns for file in (backup / "tables").iterdir()} == tables
     assert restored(stand, backup).status().hot_rows == 30
 
 
 def test_made_again_it_drops_what_the_store_has_erased(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     old = content(backup)
     stand.clock.pass_(4 * DAY)
     store.advance()
-    store.backup(backup)
+    store.admin.backup(backup)
     assert content(backup / "hot") == {}
     assert not set(content(backup / "tables").values()) - set(content(stand.path).values())
     assert old["catalogue.db"] != content(backup)["catalogue.db"]
 
 
 def test_a_backup_cannot_be_opened_as_a_store(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     with pytest.raises(StateError, match="is a backup; restore it to a new path"):
         stand.open(backup)
@@ -111,9 +111,9 @@ def test_a_backup_may_not_lie_in_the_store(stand: Stand) -> None:
     (stand.folder / "link").symlink_to(stand.path)
     for place in ("", "backup", "hot", "hot/../x"):
         with pytest.raises(StateError):
-            store.backup(stand.path / place)
+            store.admin.backup(stand.path / place)
     with pytest.raises(StateError, match="may not lie in the store"):
-        store.backup(stand.folder / "link" / "backup")
+        store.admin.backup(stand.folder / "link" / "backup")
     store.observe(rows(1))
 
 
@@ -121,20 +121,20 @@ def test_a_folder_with_other_files_is_not_taken_for_a_backup(stand: Stand, backu
     backup.mkdir()
     (backup / "photos.zip").write_text("mine")
     with pytest.raises(StateError, match="is not a backup"):
-        filled(stand).backup(backup)
+        filled(stand).admin.backup(backup)
     assert content(backup) == {"photos.zip": b"mine"}
 
 
 def test_another_store_or_its_backup_is_not_written_over(stand: Stand, backup: Path) -> None:
     other = stand.held(Pyramid.create(stand.folder / "other", SCHEMA, tiny(), **stand.given))
     other.observe(rows(5))
-    other.backup(backup)
+    other.admin.backup(backup)
     other.close()
     before = content(stand.folder / "other"), content(backup)
     store = filled(stand)
     for place in (stand.folder / "other", backup):
         with pytest.raises(StateError, match="is not a backup of this store"):
-            store.backup(place)
+            store.admin.backup(place)
     assert (content(stand.folder / "other"), content(backup)) == before
     assert stand.open(stand.folder / "other").ledger.report().windows
 
@@ -146,7 +146,7 @@ def test_a_copy_that_breaks_off_leaves_the_former_backup_whole(
     stand: Stand, backup: Path, monkeypatch: pytest.MonkeyPatch, call: str, after: int
 ) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     observed(store, rows(10, stand.clock.now))
     real, left = getattr(os, call), [after]
 
@@ -159,9 +159,9 @@ def test_a_copy_that_breaks_off_leaves_the_former_backup_whole(
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
         with pytest.raises(StorageError, match="full disk"):
-            store.backup(backup)
+            store.admin.backup(backup)
     shutil.copytree(backup, stand.folder / "broken off")
-    store.backup(backup)
+    store.admin.backup(backup)
     assert content(backup / "hot") == content(stand.path / "hot")
     assert set(content(backup)) == set(content(stand.path))
     stand.close()
@@ -187,7 +187,7 @@ def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Pa
     thread.start()
     assert begun.wait(PATIENCE)
     for _ in range(5):
-        store.backup(backup)
+        store.admin.backup(backup)
     stop.set()
     thread.join()
     stand.close()
@@ -203,7 +203,7 @@ def test_a_backup_made_while_rows_come_in_is_consistent(stand: Stand, backup: Pa
 def test_a_restored_store_has_what_the_backup_had(stand: Stand, backup: Path) -> None:
     store = filled(stand)
     before = cells(sealed(store, 1)), noise(store, populating(store), [rows(20, seed=2)])
-    store.backup(backup)
+    store.admin.backup(backup)
     stand.close()
     store = restored(stand, backup)
     assert store.status().hot_rows == 20
@@ -213,7 +213,7 @@ def test_a_restored_store_has_what_the_backup_had(stand: Stand, backup: Path) ->
 
 
 def test_populating_windows_are_sealed_and_new_ones_begin(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     store = restored(stand, backup)
     assert states(store) == {1: ("sealed", 30), 2: ("sealed", 20)}
@@ -224,7 +224,7 @@ def test_populating_windows_are_sealed_and_new_ones_begin(stand: Stand, backup: 
 
 
 def test_idempotency_keys_of_the_backup_still_work(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     store = restored(stand, backup)
     assert store.observe(rows(20, stand.clock.now, seed=2), key="k").accepted == 20
@@ -233,7 +233,7 @@ def test_idempotency_keys_of_the_backup_still_work(stand: Stand, backup: Path) -
 
 def test_the_original_is_dead_from_then_on(stand: Stand, backup: Path) -> None:
     original = filled(stand)
-    original.backup(backup)
+    original.admin.backup(backup)
     store = restored(stand, backup)
     with pytest.raises(KeyHolderError, match="taken over by a restored backup"):
         original.observe(rows(5, stand.clock.now))
@@ -244,7 +244,7 @@ def test_the_original_is_dead_from_then_on(stand: Stand, backup: Path) -> None:
 
 
 def test_a_backup_is_restored_once(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     store = restored(stand, backup)
     with pytest.raises(KeyHolderError, match="does not have the key"):
@@ -255,7 +255,7 @@ def test_a_backup_is_restored_once(stand: Stand, backup: Path) -> None:
 
 def test_a_backup_from_before_an_erasure_is_refused(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     stand.clock.pass_(3 * DAY)
     assert store.advance().steps
     with pytest.raises(KeyHolderError, match="destroyed by an erasure"):
@@ -266,7 +266,7 @@ def test_a_backup_from_before_an_erasure_is_refused(stand: Stand, backup: Path) 
 
 def test_only_a_backup_can_be_restored_and_only_to_a_new_place(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     with pytest.raises(StorageError, match="there is no backup"):
         restored(stand, stand.folder / "nothing")
     with pytest.raises(StateError, match="exists already"):
@@ -279,7 +279,7 @@ def test_only_a_backup_can_be_restored_and_only_to_a_new_place(stand: Stand, bac
 
 def test_no_budget_is_revived(stand: Stand, backup: Path) -> None:
     store = filled(stand, selection_share=0.2)
-    store.backup(backup)
+    store.admin.backup(backup)
     stand.close()
     store = restored(stand, backup)
     for window in (1, 2):
@@ -295,7 +295,7 @@ def test_no_budget_is_revived(stand: Stand, backup: Path) -> None:
 
 
 def test_the_restored_store_has_a_record_and_one_store_key(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     before = set(FileHolder(stand.key).keys())
     stand.close()
     store = restored(stand, backup)
@@ -307,7 +307,7 @@ def test_the_restored_store_has_a_record_and_one_store_key(stand: Stand, backup:
 
 
 def test_rows_whose_time_was_over_meanwhile_leave_at_once(stand: Stand, backup: Path) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     stand.clock.pass_(5 * DAY)
     store = restored(stand, backup)
@@ -318,7 +318,7 @@ def test_rows_whose_time_was_over_meanwhile_leave_at_once(stand: Stand, backup: 
 def test_what_is_copied_back_is_durable_before_the_other_copies_die(
     stand: Stand, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(stand).backup(backup)
+    filled(stand).admin.backup(backup)
     stand.close()
     synced: set[str] = set()
     real = os.fsync
@@ -349,7 +349,7 @@ def test_a_crash_before_the_copy_has_taken_over_leaves_the_original_alive(
     stand: Stand, backup: Path
 ) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     place = stand.folder / "restored"
     copied_back(backup, place, FileHolder(stand.key)).close()
     with pytest.raises(StateError, match="is a backup; restore it to a new path"):
@@ -361,7 +361,7 @@ def test_a_crash_before_the_copy_has_taken_over_leaves_the_original_alive(
 def test_a_crash_while_the_copy_takes_over_is_finished_by_opening_it(
     stand: Stand, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(stand, selection_share=0.2).backup(backup)
+    filled(stand, selection_share=0.2).admin.backup(backup)
     stand.close()
     place = stand.folder / "restored"
     with monkeypatch.context() as patch:
@@ -381,7 +381,7 @@ def test_a_crash_while_the_copy_takes_over_is_finished_by_opening_it(
 
 def test_a_restored_store_gives_no_batch_number_of_the_original(stand: Stand, backup: Path) -> None:
     store = filled(stand)
-    store.backup(backup)
+    store.admin.backup(backup)
     observed(store, rows(5, stand.clock.now))
     last = inspect.last_batch(store)
     stand.close()

@@ -294,7 +294,7 @@ def test_what_was_read_of_a_feature_is_withdrawn_with_it(stand: Stand) -> None:
     keys = {reading.key.id for reading in readings._kept.values()}
     assert readings.of("bins")[1].keys() == {"x"}
     assert readings.of("weights")[1].keys() == {"a", "x", "a,x"}
-    store.withdraw("x", why="a test")
+    store.groups.withdraw("x", why="a test")
     for each in (store, None):
         each = each or stand.reopen()
         readings = inspect.readings(each)

@@ -44,7 +44,7 @@ class World:
     def backed_up(self) -> None:
         """Make a backup."""
         with self.open() as opened:
-            opened.backup(self.folder / "backup")
+            opened.admin.backup(self.folder / "backup")
 
     def vaulted(self) -> None:
         """Make a store whose rows are sealed."""
@@ -110,7 +110,7 @@ def test_killed_creation_of_a_stream_leaves_nothing_after_a_start(world: World, 
 def test_killed_restore_can_be_done_again(world: World, point: str) -> None:
     with world.create() as made:
         made.observe(rows(20, world.clock.now))
-        made.backup(world.folder / "backup")
+        made.admin.backup(world.folder / "backup")
     world.store.rename(world.folder / "lost")
     world.killed("restore", point)
     if point == "create.renamed":
@@ -124,8 +124,8 @@ def test_killed_restore_can_be_done_again(world: World, point: str) -> None:
 
 def test_a_backup_is_not_taken_for_a_broken_restore(world: World) -> None:
     with world.create() as made:
-        made.backup(world.folder / "backup")
-        made.backup(world.folder / "other")
+        made.admin.backup(world.folder / "backup")
+        made.admin.backup(world.folder / "other")
     world.store.rename(world.folder / "lost")
     with pytest.raises(StateError, match="exists already"):
         Pyramid.restore(world.folder / "backup", world.folder / "other", **world.given)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_a_store_that_was_killed_counts_each_window_once(point: str, stand: Stan
     kept = {n: size for n, (state, size) in states(store).items() if state == "sealed"}
     assert sorted(kept.values()) == [40, 41]
     assert store.snapshot().rows == 81
-    assert store.verify() == []
+    assert store.admin.verify() == []
     for window in store.ledger.report().windows:
         assert window.spent <= window.budget
     stray = {row["file"] for row in inspect.table_files(store).current("sealed", "complete")}
@@ -92,14 +92,14 @@ def test_a_window_counted_in_bulk_can_be_rebuilt(stand: Stand) -> None:
     store = stand.create(rebuild_share=0.3)
     bulk = store.bulk()
     window = bulk.take(*counted(bulk, HISTORY[0]))
-    assert store.rebuild(window.window, HISTORY[0], why="tampered with").rows == 40
+    assert store.admin.rebuild(window.window, HISTORY[0], why="tampered with").rows == 40
 
 
 def test_tables_that_changed_meanwhile_are_not_filled(stand: Stand) -> None:
     store = stand.create()
     bulk = store.bulk()
     slot, counts = counted(bulk, HISTORY[0])
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     with pytest.raises(StateError, match="tables changed"):
         bulk.take(slot, counts)
     assert states(store) == {}

@@ -148,14 +148,14 @@ def test_tables_are_shared_again_by_a_store_that_runs_when_the_keyspace_is_lost(
     observed(store, rows(50, stand.clock.now))
     stand.clock.pass_(10 * DAY)
     store.advance()
-    store.share(url)
+    store.publisher.start(url)
     asked(cassandra_node, "DROP KEYSPACE anew")
     stand.clock.pass_(61)
     store.advance()
     found = store.status().shared
     assert found is not None
     assert (found.current, found.problem) == (True, "")
-    card = store.card(stream="s", signer=signer)
+    card = store.publisher.card(stream="s", signer=signer)
     with SharedTables(card, url, stream="s", key=signer.public_key(), clock=stand.clock) as shared:
         assert shared.snapshot().rows == 50
 
@@ -256,8 +256,8 @@ def test_a_store_shares_its_tables_there_until_their_key_dies(
     observed(store, rows(50, stand.clock.now))
     stand.clock.pass_(10 * DAY)
     store.advance()
-    store.share(url)
-    card = store.card(stream="s", signer=signer)
+    store.publisher.start(url)
+    card = store.publisher.card(stream="s", signer=signer)
     with SharedTables(card, url, stream="s", key=signer.public_key(), clock=stand.clock) as shared:
         expected = store.snapshot().array(rows(40, seed=5)).tobytes()
         far = shared.snapshot(cached=False)

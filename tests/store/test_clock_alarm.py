@@ -282,9 +282,9 @@ def test_corrected_clock_goes_on(place: Place, full: Pyramid) -> None:
     place.machine.jump(400 * DAY)
     observed(full, rows(30, full.now / SECOND))
     with pytest.raises(StateError, match="34,560,000 seconds ahead of the store's own time; set"):
-        full.correct_clock(why="a battery")
+        full.admin.correct_clock(why="a battery")
     place.machine.jump(-400 * DAY)
-    full.correct_clock(why="a battery")
+    full.admin.correct_clock(why="a battery")
     assert full.clock.problem == ""
     assert kept(full) == (50, 280)
     place.machine.pass_(2 * DAY)
@@ -302,9 +302,9 @@ def test_corrected_clock_goes_on(place: Place, full: Pyramid) -> None:
 def test_confirmed_jump_keeps_what_came_during_the_alarm(place: Place, full: Pyramid) -> None:
     place.machine.jump(400 * DAY)
     observed(full, rows(30, place.machine.wall))
-    due = full.due(place.machine.wall)
+    due = full.admin.due(place.machine.wall)
     assert (due.retired, due.steps, due.rows) == ((1, 2, 3), 2, 20)
-    done = full.confirm_clock(why="it was asleep")
+    done = full.admin.confirm_clock(why="it was asleep")
     assert (done.retired, done.steps) == ([1, 2, 3], 2)
     assert kept(full) == (30, 30)
     assert full.now == place.machine.wall * SECOND
@@ -319,7 +319,7 @@ def test_confirmed_jump_keeps_what_came_during_the_alarm(place: Place, full: Pyr
 def test_confirmed_small_jump_keeps_the_windows(place: Place, full: Pyramid) -> None:
     place.machine.jump(2 * HOUR)
     observed(full, rows(30, place.machine.wall))
-    full.confirm_clock(why="a pause")
+    full.admin.confirm_clock(why="a pause")
     assert [w.state for w in full.status().windows] == ["sealed"] * 2 + ["populating"] * 2
     assert kept(full) == (50, 280)
 
@@ -327,7 +327,7 @@ def test_confirmed_small_jump_keeps_the_windows(place: Place, full: Pyramid) -> 
 def test_stored_clock_is_set_back(place: Place, full: Pyramid) -> None:
     place.machine.jump(-400 * DAY)  # it was ahead all the time
     observed(full, rows(30, place.machine.wall))
-    full.confirm_clock(why="it was ahead")
+    full.admin.confirm_clock(why="it was ahead")
     assert full.now == place.machine.wall * SECOND
     assert kept(full) == (50, 280)
     assert full.audit_log.verify().sound
@@ -351,7 +351,7 @@ def test_report_has_a_gap_where_the_time_was_set_back(place: Place) -> None:
     observed(store, rows(10, machine.wall))
     truth = machine.wall - 300 * DAY
     machine.jump(-300 * DAY)
-    store.confirm_clock(why="the clock was ahead")
+    store.admin.confirm_clock(why="the clock was ahead")
     report = store.exposure(truth - HOUR, truth)
     assert [gap.stop for gap in report.gaps] == [int(truth * SECOND)]
     machine.pass_(2 * HOUR)
@@ -367,7 +367,7 @@ def test_report_has_a_gap_where_the_time_was_behind(place: Place, full: Pyramid)
     alarm = machine.wall
     machine.jump(30 * DAY)
     observed(full, rows(10, machine.wall))
-    full.confirm_clock(why="right")
+    full.admin.confirm_clock(why="right")
     (gap,) = full.exposure(alarm + 7 * DAY, alarm + 8 * DAY).gaps
     assert gap.start is not None
     assert gap.start <= alarm * SECOND
@@ -377,9 +377,9 @@ def test_report_has_a_gap_where_the_time_was_behind(place: Place, full: Pyramid)
 def test_confirmed_twice_is_refused(place: Place, full: Pyramid) -> None:
     place.machine.jump(400 * DAY)
     with pytest.raises(SchemaError, match="give a reason"):
-        full.confirm_clock(why="")
-    full.confirm_clock(why="right")
-    for answer in (full.confirm_clock, full.correct_clock):
+        full.admin.confirm_clock(why="")
+    full.admin.confirm_clock(why="right")
+    for answer in (full.admin.confirm_clock, full.admin.correct_clock):
         with pytest.raises(StateError, match="the clocks agree"):
             answer(why="right")
 
@@ -388,7 +388,7 @@ def test_imported_history_is_confirmed_to_the_present(place: Place, tmp_path: Pa
     place.machine.jump(4_000 * DAY)
     store = place.create()
     list(store.replay(saved(tmp_path)))
-    store.confirm_clock(why="nothing comes any more")
+    store.admin.confirm_clock(why="nothing comes any more")
     assert kept(store) == (0, 0)
     assert place.reopen().clock.follows == "system"
 
@@ -396,7 +396,7 @@ def test_imported_history_is_confirmed_to_the_present(place: Place, tmp_path: Pa
 def test_clock_is_compared_again_after_an_answer(place: Place, full: Pyramid) -> None:
     place.machine.jump(2 * HOUR)
     full.advance()
-    full.confirm_clock(why="right")
+    full.admin.confirm_clock(why="right")
     place.machine.jump(2 * HOUR)
     assert full.clock.alarm is not None
 
@@ -416,11 +416,11 @@ def test_crash_in_an_answer_leaves_one_time(
 
     monkeypatch.setattr(catalogue, "note", failing)
     with pytest.raises(OSError, match="no"):
-        full.confirm_clock(why="right")
+        full.admin.confirm_clock(why="right")
     store = place.reopen()
     assert store.clock.alarm is not None
     assert kept(store) == (50, 280)
-    store.confirm_clock(why="right")
+    store.admin.confirm_clock(why="right")
     assert kept(store)[1] == {400: 30, -400: 280, 5: 280}[days]
 
 
@@ -457,7 +457,7 @@ def test_nobody_has_more_rows_in_a_window_than_its_noise_hides(place: Place, day
     for _ in range(8):
         observed(store, visits(["ada"] * 3))
         place.machine.pass_(DAY)
-    store.confirm_clock(why="right")
+    store.admin.confirm_clock(why="right")
     for _ in range(12):
         observed(store, visits(["ada"] * 3))
         place.machine.pass_(DAY)
@@ -473,7 +473,7 @@ def test_erased_person_stays_uncounted_when_the_clock_is_set_back(place: Place) 
     observed(store, visits(["ada", "bob"]))
     store.erase_person("ada")
     place.machine.jump(-400 * DAY)
-    store.confirm_clock(why="right")
+    store.admin.confirm_clock(why="right")
     store = place.reopen()
     assert store.observe(visits(["ada", "bob"])).accepted == 2
     last = inspect.hot(store).steps[-1].batches[-1].number
@@ -507,7 +507,7 @@ def test_windows_by_rows_roll_on_after_an_answer(place: Place) -> None:
         observed(store, rows(70, store.now / SECOND))
         observed(store, rows(70, store.now / SECOND))
         if days:
-            store.confirm_clock(why="right")
+            store.admin.confirm_clock(why="right")
     assert settled(store).status().hot_rows == 280
     assert kept(place.reopen())[1] == 280
 
@@ -522,7 +522,7 @@ def test_tree_counts_each_row_once_after_an_answer(place: Place, days: float) ->
         batches.append(rows(6, place.machine.wall, seed=turn))
         observed(store, batches[-1])
         if turn == 5:
-            store.confirm_clock(why="right")
+            store.admin.confirm_clock(why="right")
         place.machine.pass_(10 * DAY)
         store = place.reopen()
     store.advance()
@@ -544,5 +544,5 @@ def test_vault_files_stay_during_an_alarm(place: Place) -> None:
     place.machine.pass_(3 * DAY)
     store.advance()
     assert store.vault.status().files == files == 1
-    store.confirm_clock(why="right")
+    store.admin.confirm_clock(why="right")
     assert store.vault.status().files == 0

@@ -79,7 +79,7 @@ def files(stand: Stand) -> dict[str, Path]:
 
 def used(stand: Stand) -> None:
     """Open the store and read every file of it."""
-    stand.open().withdraw("a,b", why="to read all")
+    stand.open().groups.withdraw("a,b", why="to read all")
 
 
 KINDS = ["hot", "checkpoint", "sealed"]
@@ -167,7 +167,7 @@ def test_only_the_owner_can_read_anything_of_a_store(stand: Stand) -> None:
     try:
         store = stand.create()
         observed(store, rows(10))
-        store.backup(stand.folder / "backup")
+        store.admin.backup(stand.folder / "backup")
     finally:
         os.umask(old)
     for top in (stand.path, stand.folder / "backup"):

@@ -152,11 +152,11 @@ def test_withdrawing_on_a_full_disk_changes_nothing(disk: Disk, small: Stand) ->
     for pages in range(6):
         disk.leave(pages)
         with pytest.raises(StorageError, match="full disk"):
-            store.withdraw("b", why="the law")
+            store.groups.withdraw("b", why="the law")
         assert store.schema == SCHEMA
         assert same(cells(populating(store)), before)
     disk.free()
-    store.withdraw("b", why="the law")
+    store.groups.withdraw("b", why="the law")
     store = small.reopen()
     assert set(cells(populating(store))) == {"", "a"}
     assert store.status().hot_rows == 2_000
@@ -189,10 +189,10 @@ def test_a_backup_on_a_full_disk_leaves_nothing_half(disk: Disk, stand: Stand) -
     observed(store, rows(5_000))
     disk.leave(8)
     with pytest.raises(StorageError, match="full disk"):
-        store.backup(disk.path / "backup")
+        store.admin.backup(disk.path / "backup")
     disk.free()
     assert list(disk.path.iterdir()) == []
-    store.backup(disk.path / "backup")
+    store.admin.backup(disk.path / "backup")
     stand.close()
     place = stand.folder / "restored"
     store = stand.held(Pyramid.restore(disk.path / "backup", place, **stand.given))

@@ -108,9 +108,9 @@ def test_failed_store_takes_nothing(failed: Pyramid) -> None:
         lambda: failed.observe(rows(5), key="second"),
         lambda: failed.observe_turn(rows(5), "sequence", 0),
         failed.advance,
-        lambda: failed.reseed(why="x"),
-        lambda: failed.withdraw("a", why="x"),
-        lambda: failed.backup(failed.path.parent / "copy"),
+        lambda: failed.admin.reseed(why="x"),
+        lambda: failed.groups.withdraw("a", why="x"),
+        lambda: failed.admin.backup(failed.path.parent / "copy"),
     ):
         with pytest.raises(FailedError):
             verb()

@@ -141,7 +141,7 @@ def test_a_feature_can_be_withdrawn_after_somebody_was_erased(stand: Stand) -> N
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(list("abab")))
     store.erase_person("a")
-    store.withdraw("b", why="regulation")
+    store.groups.withdraw("b", why="regulation")
     store.erase_person("c")
     store = stand.reopen()
     assert who(store) == ["b", "b"]
@@ -339,10 +339,10 @@ def test_a_window_that_lost_rows_is_not_rebuilt_from_what_is_hot(stand: Stand) -
     stand.clock.pass_(11 * DAY)
     store.advance()
     store.erase_person("nobody")
-    assert store.rebuild(1, why="as if", share=1).rows == 4
+    assert store.admin.rebuild(1, why="as if", share=1).rows == 4
     store.erase_person("a")
     with pytest.raises(StateError, match="not all of them are hot any more"):
-        store.rebuild(1, why="as if")
+        store.admin.rebuild(1, why="as if")
 
 
 def test_whether_weights_are_read_does_not_tell_how_many_rows_were_erased(stand: Stand) -> None:
@@ -636,7 +636,7 @@ def test_every_version_of_every_file_and_the_present_keys_yield_nothing_of_the_p
         batch = of(["anna", "ben"], seed=number)
         marked = pa.array([f"anna's {number}", "ben's"])
         observed(store, batch.set_column(2, "a", marked))
-    store.backup(watch.stand.folder / "backup")
+    store.admin.backup(watch.stand.folder / "backup")
     found = watch.loot()
     assert "anna" in found.values("who")
     assert "anna's 2" in found.values("a")

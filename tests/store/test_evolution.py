@@ -159,7 +159,7 @@ def test_a_number_becomes_classes(stand: Stand, store: Pyramid) -> None:
 def test_a_group_that_was_added_is_learned_from_when_a_window_has_it(
     stand: Stand, store: Pyramid
 ) -> None:
-    store.add_group(("a", "c"))
+    store.groups.add(("a", "c"))
     model = store.register("mood", LogisticRegression(), label="mood", only=[("a", "c")])
     assert not model.available
     assert model.why.startswith("no sealed window has a table that it uses")
@@ -184,7 +184,7 @@ def test_a_feature_that_is_withdrawn_leaves_the_workloads_that_named_it(
     store.register("some", tree, label="mood", only=["a", "b", ("b", "c")])
     store.register("none", tree, label="mood", only=["b", ("a", "b")])
     store.register("other", tree, label="mood", without=["b"])
-    store.withdraw("b", why="a test")
+    store.groups.withdraw("b", why="a test")
     settled(store)
     store.advance()
     for _ in range(2):
@@ -195,7 +195,7 @@ def test_a_feature_that_is_withdrawn_leaves_the_workloads_that_named_it(
         with pytest.raises(StateError, match="'none' is unavailable: no sealed window has"):
             store.predict("none", some())
         with pytest.raises(StateError, match="no learning curve of model 'none': no sealed"):
-            store.learning_curve("none")
+            store.models.learning_curve("none")
         store = stand.reopen()
     store.register("none", tree, label="mood")
     assert store.models["none"].available
@@ -219,7 +219,7 @@ def test_columns_that_change_their_name_with_a_withdrawal_are_not_mistaken(stand
     held = store.register("other", DecisionTreeClassifier(), only=[("a", "b")])
     one = store.models["one"]
     inspect.parts(store).training.asleep += 1  # so that none is trained again
-    store.withdraw("a*b", why="a test")
+    store.groups.withdraw("a*b", why="a test")
     assert not one.available
     assert not store.models["one"].available
     assert store.models["one"].why == "a feature or group that it used was withdrawn"
@@ -247,5 +247,5 @@ def test_a_store_that_was_tampered_with_imports_nothing_and_opens(
     with pytest.raises(StateError, match="X could not be trained: it failed with SchemaError"):
         store.predict("evil", some())
     assert not (tmp_path / "ran").exists()
-    store.unregister("evil")
+    store.models.unregister("evil")
     assert list(stand.reopen().models) == ["mood"]

@@ -94,7 +94,7 @@ ASKED = rows(12, 57).select(["a", "b"])
 
 def revived(stand: Stand, store: Pyramid, name: str = "model") -> Revived:
     """The model, after its header and its bytes went over a network."""
-    header, payload = store.export(name)
+    header, payload = store.models.export(name)
     return Revived.from_parts(json.loads(json.dumps(header)), bytes(payload), stand.clock)
 
 
@@ -170,7 +170,7 @@ def test_a_revived_model_of_some_tables_finds_them(stand: Stand, store: Pyramid)
 
 def test_the_header_says_what_the_model_is(stand: Stand, store: Pyramid) -> None:
     model = store.register("model", GaussianNB(), label="mood")
-    header, _ = store.export("model")
+    header, _ = store.models.export("model")
     assert header["format"] == "skops"
     assert (header["name"], header["version"]) == ("model", model.version)
     assert (header["label"], header["classes"]) == ("mood", ["sad", "glad", "dead", "calm"])
@@ -184,7 +184,7 @@ def test_the_header_says_what_the_model_is(stand: Stand, store: Pyramid) -> None
 def test_an_export_ends_with_the_model(stand: Stand, store: Pyramid) -> None:
     store.register("model", GaussianNB(), label="mood")
     stand.clock.now = START + 12.5 * DAY  # the rows of day 9 leave half a day later
-    header, _ = store.export("model")
+    header, _ = store.models.export("model")
     assert header["expires"] == store.models["model"].expires == int((START + 13 * DAY) * SECOND)
 
 
@@ -206,7 +206,7 @@ def test_an_export_is_brief_where_rows_bound_the_window(
         store.advance()
         observed(store, rows(day))
     model = store.register("model", GaussianNB(), label="mood")
-    header, _ = store.export("model")
+    header, _ = store.models.export("model")
     assert header["expires"] == int((stand.clock.now + life) * SECOND) < (model.expires or 0)
 
 
@@ -274,14 +274,14 @@ def test_a_revived_model_answers_until_it_expires_and_drops_what_it_learned(
 
 def test_a_model_that_has_expired_is_not_revived(stand: Stand, store: Pyramid) -> None:
     store.register("model", GaussianNB(), label="mood")
-    header, payload = store.export("model")
+    header, payload = store.models.export("model")
     with pytest.raises(StateError, match="has expired"):
         Revived.from_parts(header, payload, lambda: START + 13 * DAY)
 
 
 def test_a_clock_that_is_behind_does_not_make_it_live_longer(stand: Stand, store: Pyramid) -> None:
     store.register("model", GaussianNB(), label="mood")
-    header, payload = store.export("model")
+    header, payload = store.models.export("model")
     away = Revived.from_parts(header, payload, lambda: 0.0)
     assert away._deadline.now() >= header["made"]
 
@@ -299,7 +299,7 @@ def test_a_revived_model_is_not_copied(stand: Stand, store: Pyramid) -> None:
 
 def test_each_export_stands_in_the_audit_log(store: Pyramid) -> None:
     model = store.register("model", GaussianNB(), label="mood")
-    store.export("model")
+    store.models.export("model")
     entry = list(store.audit_log.entries())[-1]
     assert (entry.kind, entry.facts) == (
         "model.exported",
@@ -312,7 +312,7 @@ def test_an_export_that_is_refused_stands_not(store: Pyramid) -> None:
     store.register("model", KNeighborsClassifier(algorithm="kd_tree"), label="mood")
     before = len(list(store.audit_log.entries()))
     with pytest.raises(PrivacyError, match="cannot be exported: KNeighborsClassifier keeps"):
-        store.export("model")
+        store.models.export("model")
     assert len(list(store.audit_log.entries())) == before
 
 
@@ -322,7 +322,7 @@ def test_classes_that_are_bytes_cannot_be_exported(
     store.register("model", GaussianNB(), label="bit")
     monkeypatch.setattr(Model, "classes", (b"a", b"b"))
     with pytest.raises(SchemaError, match="cannot be exported: its classes are bytes; use text"):
-        store.export("model")
+        store.models.export("model")
 
 
 def test_a_pipeline_around_lightgbm_says_why_it_cannot_be_exported(store: Pyramid) -> None:
@@ -330,13 +330,13 @@ def test_a_pipeline_around_lightgbm_says_why_it_cannot_be_exported(store: Pyrami
         "model", make_pipeline(StandardScaler(), LGBMClassifier(n_estimators=2)), label="bit"
     )
     with pytest.raises(SchemaError, match="Pipeline cannot be exported: it holds"):
-        store.export("model")
+        store.models.export("model")
 
 
 def test_an_export_leaves_the_model_as_it_was(store: Pyramid) -> None:
     store.register("model", MLPClassifier(max_iter=5, random_state=0), label="mood")
     before = store.predict_proba("model", ASKED)
-    store.export("model")
+    store.models.export("model")
     assert np.array_equal(store.predict_proba("model", ASKED), before)
     store.observe(rows(11))  # it goes on learning
     assert store.models["model"].rows == 400
@@ -348,7 +348,7 @@ def test_an_export_writes_nothing_of_it_to_the_disk(
     store.register("model", LGBMClassifier(n_estimators=5), label="bit")
     before = {path: path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()}
     with watched(Archive(tmp_path)):
-        _, payload = store.export("model")
+        _, payload = store.models.export("model")
     after = {path: path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()}
     grown = {path.name for path in after if after[path] != before.get(path)}
     assert grown <= {"audit.db", "audit.db-wal", "audit.db-shm"}
@@ -360,7 +360,7 @@ def test_a_model_that_is_not_available_is_not_exported(stand: Stand) -> None:
     store = stand.create(SCHEMA)
     store.register("model", GaussianNB(), label="mood")
     with pytest.raises(StateError, match="no window is sealed"):
-        store.export("model")
+        store.models.export("model")
 
 
 def test_a_model_without_probabilities_says_so_away_too(stand: Stand, store: Pyramid) -> None:
@@ -396,6 +396,6 @@ def test_a_header_that_is_wrong_is_refused(
     stand: Stand, store: Pyramid, change: dict[str, Any], sentence: str
 ) -> None:
     store.register("model", GaussianNB(), label="mood")
-    header, payload = store.export("model")
+    header, payload = store.models.export("model")
     with pytest.raises(FormatError, match=sentence):
         Revived.from_parts(header | change, payload, stand.clock)

@@ -141,7 +141,7 @@ def lived(stand: Stand) -> Year:
             twin.store.advance()
             twin.passed(now)
         if event in (90, 91, 200):
-            twin.store.reseed(why="somebody was in")
+            twin.store.admin.reseed(why="somebody was in")
             twin.passed(now)
         twin.observe(int(random.integers(1, 9)), now, event)
         if event == 150:
@@ -345,7 +345,7 @@ def test_a_reseed_ends_what_can_be_subtracted(stand: Stand) -> None:
     for day in (4, 5):
         if day == 5:
             stand.clock.now = START + 4.7 * DAY
-            store.reseed(why="somebody was in")
+            store.admin.reseed(why="somebody was in")
         stand.clock.now = START + (day + 0.5) * DAY
         observed(store, rows(10, stand.clock.now, day))
     found = store.exposure(seen, seen)
@@ -439,7 +439,7 @@ def test_a_replay_of_an_earlier_version_ran_all_the_time_that_it_noted(
 
 def test_what_another_copy_saw_is_told_as_a_gap(stand: Stand) -> None:
     store = live(stand, 4)
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.clock.now = START + 3.7 * DAY
     observed(store, rows(99, stand.clock.now))
     store.close()
@@ -455,7 +455,7 @@ def test_what_another_copy_saw_is_told_as_a_gap(stand: Stand) -> None:
 
 def test_a_column_that_was_withdrawn_since_is_told(stand: Stand) -> None:
     store = live(stand, 2)
-    store.withdraw("b", why="request")
+    store.groups.withdraw("b", why="request")
     settled(store)
     assert "b" not in store.schema.columns
     assert store.exposure(START, stand.clock.now).columns == ("t", "a", "y", "b")
@@ -470,12 +470,12 @@ def test_a_column_can_be_read_until_its_withdrawal_is_complete(
     holder = inspect.keys(store).holder
     failing_once(monkeypatch, holder, "drop", StorageError("not now"))
     with pytest.raises(StorageError, match="not now"):
-        store.withdraw("b", why="request")
+        store.groups.withdraw("b", why="request")
     stand.clock.pass_(HOUR)
     broken_off = stand.clock.now
     assert "b" in store.exposure(broken_off, broken_off).columns
     stand.clock.pass_(HOUR)
-    store.reseed(why="again")
+    store.admin.reseed(why="again")
     stand.clock.pass_(HOUR)
     assert "b" in store.exposure(broken_off, broken_off).columns
     assert "b" not in store.exposure(stand.clock.now, stand.clock.now).columns
@@ -498,7 +498,7 @@ def test_rows_in_models_are_those_that_were_hot_while_one_was_registered(stand: 
     hour = stand.clock.pass_(HOUR)
     store.register("late", LogisticRegression())
     stand.clock.pass_(2 * HOUR)
-    store.unregister("late")
+    store.models.unregister("late")
     stand.clock.pass_(HOUR)
     for component in ("store", "edge"):
         during = store.exposure(hour, hour + HOUR, component=component)

@@ -174,7 +174,7 @@ class World:
             self.store.erase_person(str(self.random.integers(0, 40)), why="asked for")
 
     def reseed(self) -> None:
-        self.store.reseed(why="somebody was in")
+        self.store.admin.reseed(why="somebody was in")
 
     def reopen(self) -> None:
         path = self.store.path
@@ -183,7 +183,7 @@ class World:
 
     def back_up(self) -> None:
         self.files += 1
-        self.store.backup(self.stand.folder / f"backup {self.files}")
+        self.store.admin.backup(self.stand.folder / f"backup {self.files}")
         self.backup = self.files, inspect.last_batch(self.store), self._key()
 
     def _key(self) -> str:

@@ -160,7 +160,7 @@ def test_a_store_from_before_trees_goes_on_flat(stand: Stand) -> None:
     store.advance()
     assert store.status().summarised_rows == 10
     assert store.status().nodes == ()
-    assert store.verify() == []
+    assert store.admin.verify() == []
     stand.close()
     assert version(stand.path) == NOW
 

@@ -38,7 +38,7 @@ def windows_of(store: Pyramid) -> dict[str, int]:
 def test_a_group_begins_with_the_next_window_that_is_not_open(stand: Stand) -> None:
     store = stand.create(ALONE)
     observed(store, rows(5))
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     observed(store, rows(5))
     assert "a,b" not in cells(populating(store))
     stand.clock.pass_(10 * DAY)
@@ -53,7 +53,7 @@ def test_a_group_added_while_the_next_window_is_prepared_begins_after_it(stand: 
     stand.clock.pass_(9.5 * DAY)
     observed(store, rows(5, stand.clock.now))
     assert set(inspect.windows(store)) == {1, 2}
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     stand.clock.pass_(0.5 * DAY)
     rolled(stand, store, 2)
     assert "a,b" not in cells(sealed(store, 2))
@@ -62,7 +62,7 @@ def test_a_group_added_while_the_next_window_is_prepared_begins_after_it(stand: 
 
 def test_a_group_has_windows_and_noise_of_its_own(stand: Stand) -> None:
     store = rolled(stand, stand.create(ALONE), 2)
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     rolled(stand, store, 2)
     assert windows_of(store) == {"": 4, "a": 4, "b": 4, "a,b": 2}
     one = {table.name: table.variance for table in sealed(store, 4).layout.tables}
@@ -78,7 +78,7 @@ def test_estimates_of_a_late_group_know_its_own_windows_alone(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = rolled(stand, stand.create(ALONE), 2)
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     rolled(stand, store, 2)
     # The prior is over all windows; the same one for both, so that only the table differs.
     monkeypatch.setattr(Estimates, "_prior", lambda _: np.array([0.5, 0.5]))
@@ -99,7 +99,7 @@ def test_estimates_of_a_late_group_know_its_own_windows_alone(
 
 def test_a_late_group_is_counted_exactly_in_its_windows(stand: Stand) -> None:
     store = rolled(stand, stand.create(ALONE, epsilon=float("inf")))
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     batch = rows(50, stand.clock.now)
     store = stand.reopen()
     observed(store, batch)
@@ -115,7 +115,7 @@ def test_a_batch_may_span_a_window_with_the_group_and_one_without(stand: Stand) 
     store = stand.create(ALONE, epsilon=float("inf"))
     now = stand.clock.pass_(8 * DAY)
     observed(store, rows(5, now))
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     now = stand.clock.pass_(2 * DAY - HOUR / 2)
     batch = rows(20, np.repeat([now, now + HOUR], 10))
     observed(store, batch)
@@ -128,7 +128,7 @@ def test_a_batch_may_span_a_window_with_the_group_and_one_without(stand: Stand) 
 def test_a_group_whose_only_windows_retire_is_gone_until_the_next(stand: Stand) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.withdraw("a,b", why="not worth it")
+    store.groups.withdraw("a,b", why="not worth it")
     rolled(stand, store, 2)
     assert windows_of(store) == {"": 3, "a": 3, "b": 3}
     store.featurize(rows(3))
@@ -140,7 +140,7 @@ def test_a_group_that_is_none_is_refused_and_changes_nothing(
 ) -> None:
     store = stand.create()
     with pytest.raises(SchemaError):
-        store.add_group(group)
+        store.groups.add(group)
     assert stand.reopen().schema == SCHEMA
 
 
@@ -148,7 +148,7 @@ def test_old_snapshots_go_on_without_the_new_group(stand: Stand) -> None:
     store = rolled(stand, stand.create(ALONE))
     old = store.snapshot()
     before = old.array(rows(5))
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     rolled(stand, store)
     assert (old.array(rows(5)) == before).all()
     assert "P(y=1|a*b)" not in old.names

@@ -97,7 +97,7 @@ def test_losses_are_those_that_one_measures_by_hand(
     store: Pyramid, estimator: Any, label: str, kind: str, loss: Any
 ) -> None:
     store.register("model", estimator, label=label)
-    curve = store.learning_curve("model", sizes=SIZES[::-1])
+    curve = store.models.learning_curve("model", sizes=SIZES[::-1])
     assert (curve.loss, curve.sizes, curve.tested) == (kind, SIZES, 60)
     np.testing.assert_allclose(curve.losses, twin(store, estimator, label, loss), rtol=1e-6)
     assert list(curve) == list(zip(curve.sizes, curve.losses, strict=True))
@@ -106,7 +106,7 @@ def test_losses_are_those_that_one_measures_by_hand(
 
 def test_by_default_sizes_double_up_to_all_but_the_newest_fifth(store: Pyramid) -> None:
     store.register("model", GaussianNB(), label="mood")
-    curve = store.learning_curve("model", within=0.5)
+    curve = store.models.learning_curve("model", within=0.5)
     assert (curve.sizes, curve.within) == ([50, 100, 240], 0.5)
 
 
@@ -119,12 +119,12 @@ def test_sizes_too_small_to_learn_from_do_not_spoil_the_others(stand: Stand) -> 
         rare = (np.arange(300) % 60 == 0).astype(int)
         observed(store, pa.table({"y": rare, "a": (np.arange(300) % 5).astype(str)}))
     store.register("model", LogisticRegression())
-    curve = store.learning_curve("model", sizes=[30, 120, 240])
+    curve = store.models.learning_curve("model", sizes=[30, 120, 240])
     assert curve.losses[0] == math.inf
     assert max(curve.losses[1:]) < 1.0
     assert curve.smallest > 30
     with pytest.raises(StateError, match="no learning curve of model 'model': it failed with"):
-        store.learning_curve("model", sizes=[30])
+        store.models.learning_curve("model", sizes=[30])
 
 
 def curve(losses: list[float], within: float) -> LearningCurve:
@@ -162,17 +162,17 @@ def test_what_it_cannot_do_it_says(stand: Stand, store: Pyramid, tmp_path: Path)
         ({"sizes": [2.5]}, SchemaError, "a size of the curve"),
     ):
         with pytest.raises(kind, match=why):
-            store.learning_curve("model", **given)
+            store.models.learning_curve("model", **given)
     with pytest.raises(SchemaError, match="there is no model 'mode'; did you mean 'model'"):
-        store.learning_curve("mode")
+        store.models.learning_curve("mode")
     stand.clock.now = START + 13.5 * DAY  # two thirds leave
     store.advance()
     with pytest.raises(StateError, match="needs 250 hot rows and there are 200; observe more"):
-        store.learning_curve("model")
+        store.models.learning_curve("model")
     stand.clock.now = START + 20 * DAY
     store.advance()
     with pytest.raises(StateError, match="the hot window is empty"):
-        store.learning_curve("model")
+        store.models.learning_curve("model")
 
 
 def test_it_expires_when_a_window_retires_and_not_when_one_is_sealed(stand: Stand) -> None:
@@ -182,7 +182,7 @@ def test_it_expires_when_a_window_retires_and_not_when_one_is_sealed(stand: Stan
         store.advance()
         observed(store, rows(day, 200))
     store.register("model", GaussianNB(), label="mood")
-    found = store.learning_curve("model")
+    found = store.models.learning_curve("model")
     stand.clock.now = START + 20.5 * DAY
     assert store.advance().sealed
     assert found.smallest in found.sizes  # its rows are as hot as they were
@@ -198,5 +198,5 @@ def test_of_an_error_only_the_kind_is_told(stand: Stand, store: Pyramid, tmp_pat
     store.register("parrot", Parrot(str(tmp_path / "note")), label="stars")
     (tmp_path / "note").write_text("raise")
     with pytest.raises(StateError) as problem:
-        store.learning_curve("parrot")
+        store.models.learning_curve("parrot")
     assert str(problem.value) == "no learning curve of model 'parrot': it failed with ValueError"

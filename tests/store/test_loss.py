@@ -71,7 +71,7 @@ def test_a_loss_is_what_one_measures_by_hand(
     store: Pyramid, estimator: Any, label: str, kind: str, loss: Any, prior: Any
 ) -> None:
     store.register("model", estimator, label=label)
-    found = store.loss("model")
+    found = store.models.loss("model")
     X, y, newest, truth = split(store, label)
     assert (found.kind, found.tested, found.at) == (kind, 60, int((START + 11 * DAY) * SECOND))
     assert found.model == pytest.approx(loss(clone(estimator).fit(X, y), newest, truth), rel=1e-6)
@@ -82,27 +82,27 @@ def test_a_loss_is_what_one_measures_by_hand(
 
 def test_a_loss_is_measured_once_for_each_version(store: Pyramid) -> None:
     store.register("model", GaussianNB(), label="mood")
-    before, found = len(SHARED.sent), store.loss("model")
+    before, found = len(SHARED.sent), store.models.loss("model")
     once = len(SHARED.sent)
-    assert store.loss("model") is found
+    assert store.models.loss("model") is found
     assert len(SHARED.sent) == once > before
-    store.retrain("model")
-    assert store.loss("model") is not found
+    store.models.retrain("model")
+    assert store.models.loss("model") is not found
 
 
 def test_losses_of_two_models_do_not_mix(store: Pyramid) -> None:
     store.register("one", GaussianNB(), label="mood")
     store.register("two", GaussianNB(), label="stars")
-    one, two = store.loss("one"), store.loss("two")
+    one, two = store.models.loss("one"), store.models.loss("two")
     assert one.model != two.model
-    assert store.loss("one") is one
+    assert store.models.loss("one") is one
 
 
 def test_one_that_learned_a_batch_since_is_measured_anew(store: Pyramid) -> None:
     store.register("model", SGDClassifier(loss="log_loss", random_state=0), label="mood")
-    found = store.loss("model")
+    found = store.models.loss("model")
     store.observe(rows(11))
-    assert store.loss("model").tested == 80 > found.tested
+    assert store.models.loss("model").tested == 80 > found.tested
 
 
 def left(store: Pyramid) -> int:
@@ -117,7 +117,7 @@ def left(store: Pyramid) -> int:
 def test_the_store_forgets_a_loss_when_its_rows_leave(stand: Stand, store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")
-    store.loss("model")
+    store.models.loss("model")
     assert left(store) == before + 1
     stand.clock.now = START + 13 * DAY
     assert store.advance().steps == 1
@@ -128,7 +128,7 @@ def test_the_store_forgets_a_loss_when_its_rows_leave(stand: Stand, store: Pyram
 def test_the_store_forgets_a_loss_when_it_is_closed(store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")
-    store.loss("model")
+    store.models.loss("model")
     store.close()
     assert left(store) == before
 
@@ -137,8 +137,8 @@ def test_the_store_forgets_a_loss_when_it_is_closed(store: Pyramid) -> None:
 def test_the_store_forgets_a_loss_when_a_feature_of_its_rows_is_withdrawn(store: Pyramid) -> None:
     before = left(store)
     store.register("model", GaussianNB(), label="mood")
-    store.loss("model")
-    store.withdraw("a", why="regulation")
+    store.models.loss("model")
+    store.groups.withdraw("a", why="regulation")
     assert left(store) == before
 
 
@@ -150,7 +150,7 @@ def test_few_rows_have_no_loss(stand: Stand) -> None:
         observed(store, rows(day, 49))
     store.register("model", GaussianNB(), label="mood")
     with pytest.raises(StateError, match="a loss needs 50 hot rows and there are 49; observe more"):
-        store.loss("model")
+        store.models.loss("model")
 
 
 def test_a_model_that_cannot_be_trained_has_no_loss_and_no_row_is_quoted(stand: Stand) -> None:
@@ -163,9 +163,9 @@ def test_a_model_that_cannot_be_trained_has_no_loss_and_no_row_is_quoted(stand: 
     observed(store, same)
     store.register("model", LogisticRegression(), label="mood")
     with pytest.raises(StateError, match=r"no loss of model 'model': it failed with ValueError$"):
-        store.loss("model")
+        store.models.loss("model")
 
 
 def test_there_is_no_loss_of_a_model_that_is_not_there(store: Pyramid) -> None:
     with pytest.raises(SchemaError, match="there is no model 'model'"):
-        store.loss("model")
+        store.models.loss("model")

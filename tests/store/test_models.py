@@ -277,7 +277,7 @@ def test_only_the_recipe_is_stored_and_no_file_is_written(stand: Stand) -> None:
         before = set(archive._now)
         store.register("parrot", Parrot())
         store.register("ridge", Ridge(alpha=2.0), without=["b"])
-        store.unregister("parrot")
+        store.models.unregister("parrot")
         assert set(archive.image()) == before
     archive.close()
     told = inspect.catalogue(store).all("SELECT name, recipe FROM models ORDER BY name")
@@ -306,11 +306,11 @@ def test_a_model_can_be_trained_again_when_what_kept_it_is_gone(
     store = lived(stand, (6, 9, 11))
     store.register("parrot", Parrot(str(note)))
     note.write_text("raise")
-    assert "ValueError" in store.retrain("parrot").why
+    assert "ValueError" in store.models.retrain("parrot").why
     assert store.models["parrot"].available  # no row has left: what it learned may serve
     before = fitted(store, "parrot")
     note.write_text("")
-    assert store.retrain("parrot").why == ""
+    assert store.models.retrain("parrot").why == ""
     assert fitted(store, "parrot") is not before
     with pytest.raises(SchemaError, match="no model 'parot'; did you mean 'parrot'"):
-        store.retrain("parot")
+        store.models.retrain("parot")

@@ -56,7 +56,7 @@ def store(stand: Stand, note: Path) -> Pyramid:
 def test_when_a_store_is_closed_its_models_are_gone_whoever_holds_it(
     stand: Stand, store: Pyramid
 ) -> None:
-    held, training = store.models, store.training_set()
+    held, training = dict(store.models.items()), store.training_set()
     assert len(training.y) == 24
     with nothing_left():
         store.close()
@@ -97,7 +97,7 @@ def test_a_store_that_is_opened_trains_again_from_what_stays(stand: Stand, store
 def test_a_store_that_is_restored_trains_again_from_what_stays(
     stand: Stand, store: Pyramid, tmp_path: Path
 ) -> None:
-    store.backup(tmp_path / "backup")
+    store.admin.backup(tmp_path / "backup")
     store.close()
     stand.clock.now = START + 12 * DAY
     store = stand.held(Pyramid.restore(tmp_path / "backup", tmp_path / "new", **stand.given))
@@ -128,9 +128,9 @@ def test_while_a_history_is_replayed_models_go_with_their_rows(
 def test_a_name_that_is_registered_again_or_no_more_leaves_nothing_to_the_next_step(
     stand: Stand, store: Pyramid
 ) -> None:
-    held = store.models
+    held = dict(store.models.items())
     store.register("parrot", Learner())
-    store.unregister("learner")
+    store.models.unregister("learner")
     assert not held["learner"].available
     with nothing_left(*LEAVES):
         stepped(stand, store)
@@ -162,7 +162,7 @@ def test_training_sets_and_learning_curves_are_empty_before_the_rows_go(
     stand: Stand, store: Pyramid, path: str
 ) -> None:
     go_on(stand, store, 11.7, size=300)
-    training, curve = store.training_set(), store.learning_curve("parrot", sizes=[50, 100])
+    training, curve = store.training_set(), store.models.learning_curve("parrot", sizes=[50, 100])
     assert len(training.X) == len(training.y) > curve.tested > 0
     emptied: list[bool] = []
 
@@ -174,7 +174,7 @@ def test_training_sets_and_learning_curves_are_empty_before_the_rows_go(
         if path == "step":
             stepped(stand, store)
         elif path == "withdraw":
-            store.withdraw("a", why="a test")
+            store.groups.withdraw("a", why="a test")
         else:
             store.close()
     assert all(emptied)
@@ -189,6 +189,6 @@ def test_what_is_raised_holds_no_row(store: Pyramid, note: Path, stand: Stand) -
     go_on(stand, store, 11.7, size=300)
     note.write_text("raise")
     with pytest.raises(StateError, match="no learning curve of model 'parrot'") as problem:
-        store.learning_curve("parrot")
+        store.models.learning_curve("parrot")
     assert problem.value.__traceback__ is not None
     assert [held for ref in SHARED.sent if (held := ref()) is not None] == []

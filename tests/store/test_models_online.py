@@ -73,7 +73,7 @@ def expected(*days: float) -> list[float]:
 
 def test_new_observations_are_learned_at_once_by_who_can(stand: Stand, store: Pyramid) -> None:
     store.register("ridge", Ridge())
-    before = store.models
+    before = dict(store.models.items())
     go_on(stand, store, 11.5)
     assert labels(store) == expected(9, 10, 11, 11.5)
     assert store.models["learner"].online
@@ -136,7 +136,7 @@ def test_a_batch_that_cannot_be_learned_is_observed_all_the_same(
     assert len(store.predict("learner", marked(11))) == 6
     go_on(stand, store, 11.5)  # what was missed is learned with the next training
     assert sorted(labels(store)) == sorted(expected(9, 10, 11, 11.5))
-    assert store.retrain("learner").rows == 30
+    assert store.models.retrain("learner").rows == 30
 
 
 def test_what_is_half_learned_is_not_served(stand: Stand, store: Pyramid) -> None:
@@ -165,7 +165,7 @@ def test_a_model_is_not_taught_columns_it_does_not_know(stand: Stand) -> None:
     for day in (7, 9, 10):
         go_on(stand, store, day)
     store.register("learner", Learner())
-    store.add_group(("a", "b"))
+    store.groups.add(("a", "b"))
     for day in (11, 21):
         go_on(stand, store, day)
     width = fitted(store, "learner").X_.shape[1]
@@ -356,7 +356,7 @@ def test_each_row_is_learned_once_while_rows_arrive_and_models_come_and_go(
     for n in range(5):
         store.register(f"model {n}", Parrot())
     for n in range(5):
-        store.unregister(f"model {n}")
+        store.models.unregister(f"model {n}")
     done.set()
     work.result(LONG)
     settled(store)

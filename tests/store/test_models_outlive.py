@@ -62,7 +62,7 @@ def store(stand: Stand, note: Path) -> Pyramid:
 def test_at_a_step_the_old_models_are_gone_before_the_rows_and_new_ones_serve(
     stand: Stand, store: Pyramid
 ) -> None:
-    held, handed = store.models, store.register("other", Parrot())
+    held, handed = dict(store.models.items()), store.register("other", Parrot())
     with nothing_left(*LEAVES):
         stepped(stand, store)
     for model in (*held.values(), handed):
@@ -110,9 +110,9 @@ def test_a_feature_that_is_withdrawn_takes_along_the_models_that_used_it(
     stand: Stand, store: Pyramid
 ) -> None:
     store.register("other", Ridge(), without=["a"])
-    held = store.models
+    held = dict(store.models.items())
     with nothing_left("erase.committed", "erase.truncated"):
-        store.withdraw("a", why="a test")
+        store.groups.withdraw("a", why="a test")
         assert not held["parrot"].available
         assert held["other"].available
     store.advance()
@@ -138,7 +138,7 @@ def test_when_training_fails_the_rows_leave_and_the_model_says_why(
     if told == "sleep":
         Timer.asleep = note.with_name("note.asleep")
         monkeypatch.setattr(fitting.threading, "Timer", Timer)
-    held = store.models
+    held = dict(store.models.items())
     store.register("other", Ridge())
     note.write_text(told)
     with nothing_left(*LEAVES):
@@ -174,7 +174,7 @@ def test_what_nobody_thought_of_keeps_no_model(
     stand: Stand, store: Pyramid, monkeypatch: Any
 ) -> None:
     failing_once(monkeypatch, inspect.parts(store).training, "lesson", MemoryError())
-    held = store.models
+    held = dict(store.models.items())
     with nothing_left(*LEAVES), pytest.raises(MemoryError) as problem:  # whose frames are held
         stepped(stand, store)
     assert store.status().hot_rows == 18

@@ -29,7 +29,7 @@ def fact(store: Pyramid) -> dict[str, int]:
 
 def test_a_version_grows_with_each_training(stand: Stand) -> None:
     store = lived(stand)
-    seen = [store.register("ridge", Ridge()).version, store.retrain("ridge").version]
+    seen = [store.register("ridge", Ridge()).version, store.models.retrain("ridge").version]
     stepped(stand, store)
     seen += [store.models["ridge"].version, store.register("ridge", LinearRegression()).version]
     assert seen == [1, 2, 3, 4]
@@ -38,7 +38,7 @@ def test_a_version_grows_with_each_training(stand: Stand) -> None:
 def test_each_model_has_versions_of_its_own(stand: Stand) -> None:
     store = lived(stand)
     store.register("ridge", Ridge())
-    store.retrain("ridge")
+    store.models.retrain("ridge")
     assert store.register("other", Ridge()).version == 1
 
 
@@ -51,7 +51,7 @@ def test_a_model_that_has_learned_nothing_has_no_version(stand: Stand) -> None:
 def test_versions_grow_on_when_the_store_is_opened_again(stand: Stand) -> None:
     store = lived(stand)
     store.register("ridge", Ridge())
-    before = store.retrain("ridge").version
+    before = store.models.retrain("ridge").version
     store = settled(stand.reopen())
     assert store.models["ridge"].version == before + 1
 
@@ -59,15 +59,15 @@ def test_versions_grow_on_when_the_store_is_opened_again(stand: Stand) -> None:
 def test_versions_grow_on_when_a_name_comes_back(stand: Stand) -> None:
     store = lived(stand)
     store.register("ridge", Ridge())
-    before = store.retrain("ridge").version
-    store.unregister("ridge")
+    before = store.models.retrain("ridge").version
+    store.models.unregister("ridge")
     assert store.register("ridge", Ridge()).version == before + 1
 
 
 def test_no_name_is_kept_of_a_model_that_was_forgotten(stand: Stand) -> None:
     store = lived(stand)
     store.register("ridge", Ridge())
-    store.unregister("ridge")
+    store.models.unregister("ridge")
     assert fact(store) == {"": 1}
 
 
@@ -87,8 +87,8 @@ def test_versions_of_the_store_that_went_on_are_passed_over_by_its_backup(
 ) -> None:
     store = lived(stand)
     store.register("ridge", Ridge())
-    store.backup(tmp_path / "backup")
-    later = store.retrain("ridge").version
+    store.admin.backup(tmp_path / "backup")
+    later = store.models.retrain("ridge").version
     store.close()
     restored = stand.held(Pyramid.restore(tmp_path / "backup", tmp_path / "again", **stand.given))
     assert settled(restored).models["ridge"].version > AFAR > later
@@ -104,7 +104,7 @@ def test_a_version_is_set_aside_before_the_training_begins(
     monkeypatch.setattr(
         inspect.parts(store).training._trainer, "before", lambda: seen.append(fact(store))
     )
-    store.retrain("ridge")
+    store.models.retrain("ridge")
     assert seen == [{"ridge": 2}]
 
 
@@ -114,7 +114,7 @@ def test_a_training_that_fails_takes_a_version_too(stand: Stand, tmp_path: Path)
     store = lived(stand)
     store.register("parrot", Parrot(str(note)))
     note.write_text("raise")
-    store.retrain("parrot")
+    store.models.retrain("parrot")
     assert fact(store) == {"parrot": 2}  # or the catalogue would tell what the rows were like
 
 
@@ -124,7 +124,7 @@ def test_a_model_is_another_version_after_each_batch_it_learns(stand: Stand) -> 
     for _ in range(2):
         store.observe(marked(11))
         seen.append(store.models["quick"].version)
-    seen.append(store.retrain("quick").version)
+    seen.append(store.models.retrain("quick").version)
     store = settled(stand.reopen())
     seen.append(store.models["quick"].version)
     assert seen == [1, 2, 3, STRETCH + 2, 2 * STRETCH + 3]
@@ -141,7 +141,7 @@ def test_a_model_whose_versions_are_used_up_learns_no_more_until_it_is_trained(
         store.observe(marked(11))
         seen.append((store.models["quick"].version, store.models["quick"].rows))
     assert seen == [(2, 24), (2, 24), (2, 24)]
-    again = store.retrain("quick")
+    again = store.models.retrain("quick")
     assert (again.version, again.rows) == (3, 36)
 
 

@@ -88,11 +88,11 @@ def test_losses_are_measured_with_weights(store: Pyramid) -> None:
     old, new = slice(208), slice(208, None)
     twin = LogisticRegression().fit(X[old], y[old], sample_weight=weights[old])
     store.register("model", LogisticRegression())
-    found = store.loss("model")
+    found = store.models.loss("model")
     own = log_loss(y[new], twin.predict_proba(X[new]), sample_weight=weights[new])
     rate = np.average(y[old], weights=weights[old])
     prior = log_loss(y[new], np.full(52, rate), sample_weight=weights[new])
     assert found.model == pytest.approx(own)
     assert found.prior == pytest.approx(prior)
-    (last,) = store.learning_curve("model", sizes=[208]).losses
+    (last,) = store.models.learning_curve("model", sizes=[208]).losses
     assert last == pytest.approx(own)

@@ -458,28 +458,31 @@ class Life:
         self.show(*self.store.replay(self.history()))
         for day in (107.5, 108.2, 109.7, 112.5, 119.6):
             self.observe(day)
-        self.store.add_group(("town", "shop"))
+        self.store.groups.add(("town", "shop"))
         for day in (120.3, 125.1, 129.8, 130.5):
             self.observe(day)
         self.show(self.store.snapshot().names, self.store.snapshot().guarantee)
         self.store.register("model", Ridge())
-        header, _ = self.store.export("model")
+        header, _ = self.store.models.export("model")
         self.show({n: v for n, v in header.items() if HEADER[n] == PUBLIC})
-        self.store.note("rows.read", by="ada", token="0", what="training set")  # noqa: S106 an id
-        self.store.unregister("model")
-        self.store.withdraw("name", why="regulation")
-        self.store.share(f"file:{self.folder / 'shared'}")
+        self.store.admin.note("rows.read", by="ada", token="0", what="training set")  # noqa: S106 an id
+        self.store.models.unregister("model")
+        self.store.groups.withdraw("name", why="regulation")
+        self.store.publisher.start(f"file:{self.folder / 'shared'}")
         for day in (131.2, 131.3):
             self.observe(day, 4)
-        self.show(self.store.reseed(why="somebody was in"), self.store.verify())
+        self.show(self.store.admin.reseed(why="somebody was in"), self.store.admin.verify())
         self.observe(131.4)
-        reseeded = self.store.reseed(why="again")
-        self.show(reseeded, self.store.rebuild(*reseeded.sealed, why="tampered with"))
+        reseeded = self.store.admin.reseed(why="again")
+        self.show(reseeded, self.store.admin.rebuild(*reseeded.sealed, why="tampered with"))
         self.damage("sealed")
-        self.show([(each.kind, each.window) for each in self.store.mend()], self.store.verify())
-        self.store.unshare()
-        self.store.backup(self.disk / "backup")
-        self.store.backup(self.disk / "backup")
+        self.show(
+            [(each.kind, each.window) for each in self.store.admin.mend()],
+            self.store.admin.verify(),
+        )
+        self.store.publisher.stop()
+        self.store.admin.backup(self.disk / "backup")
+        self.store.admin.backup(self.disk / "backup")
         self.store.close()
         backup = self.disk / "backup"
         self.store = Pyramid.restore(backup, self.disk / "restored", **self.given)
@@ -657,8 +660,8 @@ def test_rebuilt_tables_have_the_noise_that_their_window_paid_for_again(tmp_path
     life = Life(tmp_path, some)
     life.store = Pyramid.create(life.disk / "store", SCHEMA, BUSY, **life.given)
     life.observe(105.2)
-    (window,) = life.store.reseed(why="as if").sealed
-    charged = life.store.rebuild(window, why="as if").charged
+    (window,) = life.store.admin.reseed(why="as if").sealed
+    charged = life.store.admin.rebuild(window, why="as if").charged
     lines = inspect.catalogue(life.store).lines(window)
     assert [line.amount for line in lines if line.kind == "spend"] == [charged]
     paid = {line.purpose: line.amount for line in lines if line.kind == "table"}
@@ -675,7 +678,7 @@ def test_every_table_on_disk_has_the_noise_that_its_windows_paid_for(tmp_path):
     life = Life(tmp_path, some)
     life.store = Pyramid.create(life.disk / "store", SCHEMA, BUSY, **life.given)
     life.observe(105.2)
-    life.store.add_group(("town", "shop"))
+    life.store.groups.add(("town", "shop"))
     life.observe(115.1)
     life.observe(125.1)
     lines = [line for line in inspect.catalogue(life.store).lines() if line.kind == "table"]
@@ -771,4 +774,4 @@ def test_what_is_kept_of_an_import_does_not_depend_on_its_rows(life, twin):
 
 def test_an_import_is_known_by_its_fingerprint_alone(life):
     kept = inspect.catalogue(life.store).all("SELECT rows FROM imports")
-    assert [row["rows"] for row in kept] == [life.store.replayed(life.history())] == [32]
+    assert [row["rows"] for row in kept] == [life.store.admin.replayed(life.history())] == [32]

@@ -315,7 +315,7 @@ def test_a_window_that_is_over_takes_no_more_rows_of_people(stand: Stand) -> Non
 def test_withdrawing_a_feature_keeps_the_bound(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"] * 5))
-    store.withdraw("b", why="regulation")
+    store.groups.withdraw("b", why="regulation")
     assert observed(store, of(["a", "b"])).blanked == 1
     again = stand.reopen()
     assert observed(again, of(["a", "b", "b"])).blanked == 2
@@ -325,7 +325,7 @@ def test_withdrawing_a_feature_keeps_the_bound(stand: Stand) -> None:
 def test_a_restored_store_knows_the_people_of_its_running_block(stand: Stand) -> None:
     store = stand.create(PEOPLE, **EXACT)
     observed(store, of(["a"] * 2))
-    store.backup(stand.folder / "copy")
+    store.admin.backup(stand.folder / "copy")
     stand.close()
     restored = stand.held(
         Pyramid.restore(stand.folder / "copy", stand.folder / "restored", **stand.given)

@@ -108,7 +108,7 @@ def test_a_batch_without_the_column_is_refused(stand: Stand) -> None:
 def test_the_unit_is_not_withdrawn(stand: Stand) -> None:
     schema = Schema(label=PEOPLE.label, features=[Categorical("who"), Categorical("a")], unit="who")
     with pytest.raises(SchemaError, match="people are protected by"):
-        stand.create(schema).withdraw("who", why="regulation")
+        stand.create(schema).groups.withdraw("who", why="regulation")
 
 
 # --- promises -----------------------------------------------------------------------------------

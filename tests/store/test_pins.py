@@ -149,7 +149,7 @@ PROGRAMS = {
 def test_programs_in_the_catalogue_are_refused(command: str, stand: Stand) -> None:
     store = vaulted(stand)
     written(stand.path, command)
-    (found,) = store.verify()
+    (found,) = store.admin.verify()
     assert "triggers or views" in found.why
     stand.close()
     with pytest.raises(FormatError, match="triggers or views"):
@@ -164,7 +164,7 @@ def test_a_trigger_cannot_have_its_own_schema_pinned(stand: Stand) -> None:
         "AND new.value NOT LIKE '%# theirs' BEGIN "
         "UPDATE about SET value = value || '# theirs' WHERE name = 'schema'; END",
     )
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     stand.close()
     written(stand.path, "DROP TRIGGER t")
     with pytest.raises(FormatError, match="the schema"):
@@ -210,7 +210,7 @@ def test_pins_from_before_a_renewal_are_refused(stand: Stand) -> None:
     store = vaulted(stand)
     (old,) = read(stand.path, "SELECT id, wrapped FROM keys WHERE purpose = 'pin of schema'")
     ((schema,),) = read(stand.path, "SELECT value FROM about WHERE name = 'schema'")
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     stand.close()
     written(
         stand.path,
@@ -226,7 +226,7 @@ def test_pins_from_before_a_renewal_are_refused(stand: Stand) -> None:
 
 def test_a_backup_that_was_changed_is_not_restored(stand: Stand) -> None:
     store = vaulted(stand)
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.close()
     custody(stand.folder / "backup")
     with pytest.raises(FormatError, match="custodian"):
@@ -237,15 +237,15 @@ def test_a_backup_that_was_changed_is_not_restored(stand: Stand) -> None:
 
 
 def _attached(stand: Stand, store: Pyramid) -> None:
-    store.attach_vault(str(stand.folder / "vault"), CUSTODIAN.public)
+    store.admin.attach_vault(str(stand.folder / "vault"), CUSTODIAN.public)
 
 
 LEGITIMATE: dict[str, Callable[[Stand, Pyramid], object]] = {
-    "a group comes": lambda _, store: store.add_group(["b", "c"]),
-    "a feature goes": lambda _, store: store.withdraw("a", why="not needed"),
-    "groups are chosen": lambda _, store: store.select_groups(),
+    "a group comes": lambda _, store: store.groups.add(["b", "c"]),
+    "a feature goes": lambda _, store: store.groups.withdraw("a", why="not needed"),
+    "groups are chosen": lambda _, store: store.groups.select(),
     "a vault is attached": _attached,
-    "the store key is renewed": lambda _, store: store.reseed(why="a break-in"),
+    "the store key is renewed": lambda _, store: store.admin.reseed(why="a break-in"),
 }
 
 
@@ -255,7 +255,7 @@ def test_a_change_by_the_store_is_pinned_with_it(
 ) -> None:
     store = selection.fed(stand, stand.create(selection.SCHEMA, **selection.MUCH), 1)
     change(stand, store)
-    assert store.verify() == []
+    assert store.admin.verify() == []
     schema = store.schema
     assert stand.reopen().schema == schema
 
@@ -269,7 +269,7 @@ def test_a_fact_and_its_pin_change_together(stand: Stand, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(Pins, "_pin", failed)
         with pytest.raises(FormatError, match="as if killed"):
-            store.withdraw("a,b", why="not needed")
+            store.groups.withdraw("a,b", why="not needed")
     assert stand.reopen().schema.groups == (("a", "b"),)
 
 
@@ -281,9 +281,9 @@ def test_verify_names_what_was_changed_meanwhile(
     fact: str, change: Callable[[Path], None], stand: Stand
 ) -> None:
     store = vaulted(stand)
-    assert store.verify() == []
+    assert store.admin.verify() == []
     change(stand.path)
-    (found,) = store.verify()
+    (found,) = store.admin.verify()
     assert (found.kind, found.window) == ("catalogue", None)
     assert found.why == f"changed from outside: {fact}"
 
@@ -291,7 +291,7 @@ def test_verify_names_what_was_changed_meanwhile(
 def test_verify_names_pins_that_do_not_open(stand: Stand) -> None:
     store = vaulted(stand)
     written(stand.path, "UPDATE keys SET wrapped = zeroblob(60) WHERE purpose = 'pin of vault'")
-    (found,) = store.verify()
+    (found,) = store.admin.verify()
     assert found.kind == "catalogue"
     assert "does not open with the store key" in found.why
 
@@ -299,7 +299,7 @@ def test_verify_names_pins_that_do_not_open(stand: Stand) -> None:
 def test_a_change_by_the_store_does_not_pin_that_of_an_intruder(stand: Stand) -> None:
     store = vaulted(stand)
     custody(stand.path)
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     stand.close()
     with pytest.raises(FormatError, match="custodian"):
         stand.open()
@@ -312,7 +312,7 @@ def test_an_earlier_store_is_pinned_when_it_is_opened(stand: Stand) -> None:
     vaulted(stand)
     stand.close()
     unpin(stand.path, stand.key)
-    assert stand.open().verify() == []
+    assert stand.open().admin.verify() == []
     stand.close()
     custody(stand.path)
     with pytest.raises(FormatError, match="custodian"):
@@ -323,7 +323,7 @@ def test_an_earlier_store_cannot_lose_its_pins_after_a_renewal(stand: Stand) -> 
     vaulted(stand)
     stand.close()
     unpin(stand.path, stand.key)
-    stand.open().reseed(why="a break-in")
+    stand.open().admin.reseed(why="a break-in")
     stand.close()
     written(stand.path, "DELETE FROM keys WHERE purpose LIKE 'pin of %'")
     with pytest.raises(FormatError, match="has lost what pins"):

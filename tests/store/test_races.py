@@ -204,13 +204,13 @@ def test_a_stream_is_whole_though_the_schema_changes_between_judging_and_placing
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stand.create()
-    store.withdraw("a,b", why="on trial")
+    store.groups.withdraw("a,b", why="on trial")
     table, real, opened = rows(40), inspect.parts(store).opener.open, list[int]()
 
     def open_(slot: int, now: int) -> int:  # after the rows were judged, before they are placed
         opened.append(real(slot, now))
         if len(opened) == 1:
-            beside(lambda: store.add_group(["a", "b"]))
+            beside(lambda: store.groups.add(["a", "b"]))
         return opened[-1]
 
     monkeypatch.setattr(inspect.parts(store).opener, "open", open_)

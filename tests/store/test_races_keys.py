@@ -90,7 +90,7 @@ def original(stand: Stand) -> Pyramid:
     for _ in range(3):
         observed(store, rows(20, stand.clock.now))
         stand.clock.pass_(DAY)
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     return store
 
 
@@ -175,7 +175,7 @@ def unsettled(stand: Stand, reader: Any) -> tuple[Pyramid, sqlite3.Connection]:
     """
     store = stand.create(TIMELESS, count_window=100)
     observed(store, rows(60, seed=1))
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     outside = reader(store)
     store.observe(rows(40, seed=2))
     with pytest.raises(StorageError, match="erasure is not complete"):
@@ -190,7 +190,7 @@ def test_a_withdrawal_serves_no_seal_whose_old_states_can_still_be_opened(
 ) -> None:
     store, _ = unsettled
     with pytest.raises(StorageError, match="erasure is not complete"):
-        store.withdraw("a", why="law")
+        store.groups.withdraw("a", why="law")
     assert not served(store)
     copy = restoring(stand, "copy")()  # so the machine may be lost here and go on from there
     assert served(copy)
@@ -211,7 +211,7 @@ def test_a_seal_is_served_once_the_backup_from_before_it_is_dead(
 
     monkeypatch.setattr(FileHolder, "drop", drop)
     outside.close()
-    store.withdraw("a", why="law")
+    store.groups.withdraw("a", why="law")
     assert served(store)
     assert before[0] is False
     with pytest.raises(KeyHolderError, match="does not have the key"):
@@ -224,7 +224,7 @@ def test_a_dead_store_that_has_an_erasure_to_finish_leaves_its_heirs_key_alone(
     store, outside = unsettled
     copy = restoring(stand, "copy")()
     outside.close()
-    for verb in (store.advance, lambda: store.withdraw("a", why="law")):
+    for verb in (store.advance, lambda: store.groups.withdraw("a", why="law")):
         with pytest.raises(KeyHolderError, match="taken over by a restored backup"):
             verb()
     assert observed(copy, rows(5)).accepted == 5

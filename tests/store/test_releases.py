@@ -89,7 +89,7 @@ KINDS = {
         selection.SCHEMA,
         selection.MUCH,
         _fed(_chosen, 1),
-        lambda _, store: store.select_groups(share=Fraction(1, 2)),
+        lambda _, store: store.groups.select(share=Fraction(1, 2)),
     ),
     "a computation of one's own": Kind(
         selection.SCHEMA,
@@ -110,13 +110,17 @@ KINDS = {
         SCHEMA,
         {"rebuild_share": 0.3},
         _fed(_plain, 9.0, then=10.5),
-        lambda _, store: store.rebuild(1, why="tampered with"),
+        lambda _, store: store.admin.rebuild(1, why="tampered with"),
         erases=True,
     ),
     "seal": Kind(SCHEMA, {}, _fed(_plain, 9.0), _at(10.5), erases=True),
     "node": Kind(SCHEMA, TREE, _fed(_plain, 9.0, 19.0), _at(20.5), erases=True),
     "reseed": Kind(
-        SCHEMA, {}, _fed(_plain, 1.0), lambda _, store: store.reseed(why="a break-in"), erases=True
+        SCHEMA,
+        {},
+        _fed(_plain, 1.0),
+        lambda _, store: store.admin.reseed(why="a break-in"),
+        erases=True,
     ),
 }
 PAID = {name: kind for name, kind in KINDS.items() if name not in ("seal", "node", "reseed")}
@@ -156,7 +160,7 @@ def copied(stand: Stand) -> Path:
 @every
 def test_a_backup_from_before_does_not_open(kind: Kind, stand: Stand) -> None:
     store = kind.prepared(stand)
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     kind.release(stand, store)
     stand.close()
     with pytest.raises(KeyHolderError, match="destroyed by an erasure or a release"):
@@ -192,11 +196,11 @@ def test_a_copy_that_is_open_releases_nothing(
 def test_a_backup_from_after_opens(kind: Kind, stand: Stand) -> None:
     store = kind.prepared(stand)
     kind.release(stand, store)
-    settled(store).backup(stand.folder / "backup")
+    settled(store).admin.backup(stand.folder / "backup")
     stand.close()
     again = stand.folder / "restored"
     restored = stand.held(Pyramid.restore(stand.folder / "backup", again, **stand.given))
-    assert restored.verify() == []
+    assert restored.admin.verify() == []
 
 
 @every_paid
@@ -298,7 +302,7 @@ def test_a_key_that_another_copy_adds_meanwhile_is_destroyed(
         real(self, names)
 
     monkeypatch.setattr(FileHolder, "drop", dropped)
-    store.select_groups()
+    store.groups.select()
     assert held(stand) == {inspect.catalogue(store).about("store_key")}
 
 
@@ -308,7 +312,7 @@ def test_a_holder_that_destroys_nothing_is_named(
     store = KINDS["selection"].prepared(stand)
     monkeypatch.setattr(FileHolder, "drop", lambda *_: None)
     with pytest.raises(KeyHolderError, match="still has store keys that were destroyed"):
-        store.select_groups()
+        store.groups.select()
 
 
 def test_what_was_not_read_can_be_paid_for_again(
@@ -317,8 +321,8 @@ def test_what_was_not_read_can_be_paid_for_again(
     store = KINDS["selection"].prepared(stand)
     failing_once(monkeypatch, FileHolder, "drop", StorageError("the holder is away"))
     with pytest.raises(StorageError, match="the holder is away"):
-        store.select_groups()
-    assert store.select_groups().windows == (1,)
+        store.groups.select()
+    assert store.groups.select().windows == (1,)
     kinds = [line.kind for line in store.ledger.of_window(1).lines if line.purpose == "selection"]
     assert kinds == ["reserve", "spend", "refund", "spend"]
     assert store.ledger.left(1, "selection") == 0
@@ -334,7 +338,7 @@ def test_what_fails_after_a_row_was_read_is_not_given_back(
 
     monkeypatch.setattr("pyramidion.store.select_groups.select", failed)
     with pytest.raises(StorageError, match="while scores are computed"):
-        store.select_groups()
+        store.groups.select()
     assert store.ledger.left(1, "selection") == 0
 
 
@@ -358,8 +362,8 @@ POINTS = {
 def went_on(stand: Stand) -> None:
     """A backup, then the release."""
     store = KINDS["selection"].prepared(stand)
-    store.backup(stand.folder / "backup")
-    store.select_groups()
+    store.admin.backup(stand.folder / "backup")
+    store.groups.select()
 
 
 @pytest.mark.slow

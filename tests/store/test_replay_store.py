@@ -113,7 +113,7 @@ def test_a_replay_that_was_broken_off_goes_on_where_it_was(past: Stand, tmp_path
     now, past.clock.now = past.clock.now, 0.0  # held, or what is begun would be sealed at once
     store = past.reopen()
     past.clock.now = now
-    assert store.replayed(of(tmp_path, table)) == taken
+    assert store.admin.replayed(of(tmp_path, table)) == taken
     rest = sum(receipt.accepted for receipt in store.replay(of(tmp_path, table)))
     assert taken + rest == 2_000
     for number in (1, 2, 3, 4):
@@ -228,7 +228,7 @@ def test_imports_that_were_known_by_the_secret_alone_are_known_still(
     stand.close()
     unpin(stand.path, stand.key)
     store = stand.open()
-    assert store.replayed(of(tmp_path, table)) == 300
+    assert store.admin.replayed(of(tmp_path, table)) == 300
     assert inspect.catalogue(store).one("SELECT input FROM imports") != former
 
 

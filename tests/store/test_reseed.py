@@ -59,7 +59,7 @@ def test_windows_with_rows_are_sealed_prepared_ones_dropped_and_one_is_opened(
     stand: Stand,
 ) -> None:
     store = prepared(stand)
-    assert store.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(2,), opened=3)
+    assert store.admin.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(2,), opened=3)
     assert states(store) == {1: ("sealed", 20), 3: ("populating", 0)}
     assert stand.reopen().status().windows[1].number == 3
 
@@ -69,10 +69,10 @@ def test_every_row_is_in_exactly_one_table_set(stand: Stand) -> None:
     batches = [rows(10, stand.clock.now, seed=seed) for seed in range(6)]
     for batch in batches[:2]:
         observed(store, batch)
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     for batch in batches[2:4]:
         observed(store, batch)
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     for batch in batches[4:]:
         observed(store, batch)
     stand.clock.pass_(10 * DAY)
@@ -86,7 +86,7 @@ def test_the_new_window_ends_where_the_old_one_would_have(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(20))
     stand.clock.pass_(3 * HOUR)
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     old, new = store.status().windows
     assert (old.start, old.stop) == (new.start, new.stop)
     stand.clock.pass_(10 * DAY)
@@ -96,7 +96,7 @@ def test_the_new_window_ends_where_the_old_one_would_have(stand: Stand) -> None:
 def test_rows_of_the_same_slot_go_to_the_new_window_and_are_not_late(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(20))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     assert observed(store, rows(5)).late == 0
     assert states(store) == {1: ("sealed", 20), 2: ("populating", 5)}
 
@@ -104,7 +104,7 @@ def test_rows_of_the_same_slot_go_to_the_new_window_and_are_not_late(stand: Stan
 def test_windows_by_rows_go_on_with_a_full_one(stand: Stand) -> None:
     store = stand.create(TIMELESS, count_window="30 rows", retention="50d")
     observed(store, rows(20))
-    assert store.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(), opened=2)
+    assert store.admin.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(), opened=2)
     observed(store, rows(28, seed=1))
     store.advance()
     assert states(store)[2] == ("populating", 28)
@@ -112,7 +112,7 @@ def test_windows_by_rows_go_on_with_a_full_one(stand: Stand) -> None:
     store.advance()
     assert states(store) == {1: ("sealed", 20), 2: ("sealed", 30), 3: ("populating", 8)}
     store = stand.reopen()
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     assert states(store) == {
         1: ("sealed", 20),
         2: ("sealed", 30),
@@ -124,7 +124,7 @@ def test_windows_by_rows_go_on_with_a_full_one(stand: Stand) -> None:
 def test_a_store_that_nobody_came_to_opens_its_window_and_renews_its_key(stand: Stand) -> None:
     store = stand.create()
     before = set(FileHolder(stand.key).keys())
-    assert store.reseed(why=WHY) == Reseed(sealed=(), dropped=(), opened=1)
+    assert store.admin.reseed(why=WHY) == Reseed(sealed=(), dropped=(), opened=1)
     assert not before & set(FileHolder(stand.key).keys())
     observed(store, rows(5))
     assert states(store) == {1: ("populating", 5)}
@@ -133,7 +133,7 @@ def test_a_store_that_nobody_came_to_opens_its_window_and_renews_its_key(stand: 
 def test_again_is_harmless(stand: Stand) -> None:
     store = prepared(stand)
     for turn in range(3):
-        assert store.reseed(why=WHY).opened == 3 + turn
+        assert store.admin.reseed(why=WHY).opened == 3 + turn
     observed(store, rows(5, stand.clock.now))
     assert {n: had for n, had in states(store).items() if had[1]} == {
         1: ("sealed", 20),
@@ -145,7 +145,7 @@ def test_a_window_that_is_over_is_not_opened_again_by_who_was_slow(stand: Stand)
     store = stand.create()
     observed(store, rows(20))
     stand.clock.pass_(10 * DAY)
-    done = store.reseed(why=WHY)
+    done = store.admin.reseed(why=WHY)
     assert done == Reseed(sealed=(1,), dropped=(), opened=2)
     windows = inspect.parts(store).lifecycle.open_sets
     assert windows.passed == windows.slots.at(int(START * 1e6))
@@ -158,7 +158,7 @@ def test_what_is_sealed_is_served_and_old_snapshots_go_on(stand: Stand) -> None:
     store.advance()
     old = store.snapshot()
     observed(store, rows(20, stand.clock.now))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     assert store.snapshot().rows == 40
     assert old.rows == 20
     assert not old.expired
@@ -167,11 +167,11 @@ def test_what_is_sealed_is_served_and_old_snapshots_go_on(stand: Stand) -> None:
 def test_models_are_trained_again(stand: Stand, trainer: None) -> None:
     store = stand.create(epsilon=math.inf)
     observed(store, rows(200))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     store.register("m", BernoulliNB())
     assert store.models["m"].fitted.rows == 200
     observed(store, rows(50, seed=1))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     settled(store)
     assert store.models["m"].fitted.rows == 250
 
@@ -185,7 +185,7 @@ def test_the_old_window_pays_nothing_beyond_its_birth_and_the_new_one_its_own(
     store = stand.create(selection_share=0.1)
     observed(store, rows(20))
     (before,) = store.ledger.report().windows
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     after, new = store.ledger.report().windows
     assert after == before
     assert new.number == 2
@@ -202,7 +202,7 @@ def test_the_new_noise_is_independent_of_the_old(
     drawn = born(store, monkeypatch)
     for _ in range(3):
         observed(store, rows(5))
-        store.reseed(why=WHY)
+        store.admin.reseed(why=WHY)
     flat = [np.concatenate(list(cells(arena).values())) for arena in drawn]
     assert len(flat) == 4
     for one, other in pairwise(flat):
@@ -218,7 +218,7 @@ def test_the_sealed_tables_are_the_state_the_intruder_saw_and_no_later_one_exist
     store = stand.create()
     observed(store, rows(20))
     seen = cells(populating(store))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     observed(store, rows(20, seed=1))
     assert same(cells(sealed(store, 1)), seen)
     later = noise(store, populating(store), [rows(20, seed=1)])
@@ -233,7 +233,7 @@ def test_no_key_that_survives_opens_a_populating_state_from_before(stand: Stand)
         observed(store, rows(20))
         store.advance()
         control = loot(archive, FileHolder(stand.key).keys().values())
-        store.reseed(why=WHY)
+        store.admin.reseed(why=WHY)
     after = loot(archive, FileHolder(stand.key).keys().values())
     assert {(t.kind, *t.windows) for t in control.tables} == {("checkpoint", 1)}
     kinds = {(tables.kind, *tables.windows) for tables in after.tables}
@@ -248,7 +248,7 @@ def test_nothing_written_later_opens_with_a_key_from_before(stand: Stand) -> Non
     stolen = stand.folder / "stolen"
     shutil.copytree(stand.path, stolen)
     old = keys_in([stand.key.read_bytes()])
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     store = stand.reopen()  # the step stays closed, also then
     archive = Archive(stand.folder)
     with watched(archive):
@@ -266,15 +266,15 @@ def test_nothing_written_later_opens_with_a_key_from_before(stand: Stand) -> Non
 def test_a_backup_and_a_copy_from_before_do_not_open(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(20))
-    store.backup(stand.folder / "backup")
-    store.reseed(why=WHY)
+    store.admin.backup(stand.folder / "backup")
+    store.admin.reseed(why=WHY)
     with pytest.raises(KeyHolderError, match="destroyed by an erasure"):
         Pyramid.restore(stand.folder / "backup", stand.folder / "restored", **stand.given)
 
 
 def test_the_deletion_record_says_what_ended_and_why(stand: Stand) -> None:
     store = prepared(stand)
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     last = store.status().deletions[-1]
     what = "populating states of window 1, noise of window 2, the former store key"
     assert (last.what, last.why) == (what, WHY)
@@ -298,7 +298,7 @@ def test_rows_that_come_meanwhile_are_counted_once(stand: Stand) -> None:
     for thread in threads:
         thread.start()
     assert begun.wait(PATIENCE)
-    done = [store.reseed(why=WHY) for _ in range(5)]
+    done = [store.admin.reseed(why=WHY) for _ in range(5)]
     for thread in threads:
         thread.join()
     stand.clock.pass_(10 * DAY)
@@ -328,9 +328,9 @@ def test_one_that_fails_for_want_of_space_loses_nothing(
 
         patch.setattr(TableFiles, "write", full)
         with pytest.raises(StorageError, match="full"):
-            store.reseed(why=WHY)
+            store.admin.reseed(why=WHY)
     assert len(stand.files("tables")) == 1
-    assert store.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(), opened=2)
+    assert store.admin.reseed(why=WHY) == Reseed(sealed=(1,), dropped=(), opened=2)
     assert same(cells(sealed(store, 1)), exact(store, sealed(store, 1), [rows(20)]))
 
 
@@ -341,8 +341,8 @@ def test_one_whose_old_store_key_cannot_be_destroyed_is_finished_later(
     observed(store, rows(20))
     failing_once(monkeypatch, FileHolder, "drop", KeyHolderError("away"))
     with pytest.raises(KeyHolderError, match="away"):
-        store.reseed(why=WHY)
-    assert store.reseed(why=WHY) == Reseed(sealed=(), dropped=(), opened=2)
+        store.admin.reseed(why=WHY)
+    assert store.admin.reseed(why=WHY) == Reseed(sealed=(), dropped=(), opened=2)
     assert store.snapshot().rows == 20
     assert len(FileHolder(stand.key).keys()) == 1
     assert all(record.done is not None for record in store.status().deletions)
@@ -351,7 +351,7 @@ def test_one_whose_old_store_key_cannot_be_destroyed_is_finished_later(
 def test_a_hot_step_that_is_closed_stays_so(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(20))
-    store.reseed(why=WHY)
+    store.admin.reseed(why=WHY)
     with sqlite3.connect(Path(stand.path) / "catalogue.db") as db:
         (slot,) = db.execute("SELECT slot FROM steps").fetchone()
     db.close()
@@ -366,7 +366,7 @@ def test_a_hot_step_that_is_closed_stays_so(stand: Stand) -> None:
 def test_a_step_that_was_closed_stays_closed_when_a_feature_is_withdrawn(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(5, stand.clock.now))
-    store.reseed(why="a test")
-    store.withdraw("b", why="a test")
+    store.admin.reseed(why="a test")
+    store.groups.withdraw("b", why="a test")
     observed(store, rows(5, stand.clock.now, seed=1))
     assert len(inspect.hot(store).steps) == 2

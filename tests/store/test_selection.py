@@ -99,7 +99,7 @@ def standing(stand: Stand, name: str) -> bool:
 
 
 def states(store: Pyramid) -> dict[str, str]:
-    return {group.name: group.state for group in store.groups()}
+    return {group.name: group.state for group in store.groups.status()}
 
 
 # --- who pays ---------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def states(store: Pyramid) -> dict[str, str]:
 def test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 9, 11)
     assert [w.state for w in store.status().windows] == ["sealed", "populating"]
-    done = store.select_groups()
+    done = store.groups.select()
     whole = budget_of(store.settings)[1] * Fraction("0.4")
     assert (done.groups, done.windows, done.rows) == (("b,d",), (1, 2), 6000)
     assert done.charged == whole
@@ -119,31 +119,31 @@ def test_every_window_whose_rows_are_hot_pays_in_full_sealed_ones_too(stand: Sta
 
 def test_a_selection_that_does_not_fit_is_refused_and_chooses_nothing(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups(share=Fraction(2, 3))
+    store.groups.select(share=Fraction(2, 3))
     with pytest.raises(PrivacyError, match=r"window 1 has rho .* left for selection"):
-        store.select_groups(share=Fraction(2, 3))
+        store.groups.select(share=Fraction(2, 3))
     store = stand.reopen()
     with pytest.raises(PrivacyError, match="left for selection"):
-        store.select_groups(share=Fraction(2, 3))
-    assert store.select_groups(share=Fraction(1, 3)).windows == (1,)
+        store.groups.select(share=Fraction(2, 3))
+    assert store.groups.select(share=Fraction(1, 3)).windows == (1,)
 
 
 def test_nothing_is_chosen_where_nothing_was_kept_back_or_no_row_is_hot(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"selection_share": 0.0}), 1)
     with pytest.raises(PrivacyError, match="kept nothing back for group selection"):
-        store.select_groups()
+        store.groups.select()
     at(stand, store, 8)
     with pytest.raises(StateError, match="no hot rows"):
-        store.select_groups()
+        store.groups.select()
     with pytest.raises(PrivacyError, match="above 0 and at most 1"):
-        store.select_groups(share=2)
+        store.groups.select(share=2)
 
 
 def test_nothing_is_charged_where_no_pair_could_be_chosen(stand: Stand) -> None:
     schema = replace(SCHEMA, features=SCHEMA.features[:3]).plus(("a", "b")).plus(("b", "c"))
     store = fed(stand, stand.create(schema.plus(("a", "c")), **MUCH | {"selection_every": 1}), 1)
     with pytest.raises(StateError, match=r"no pair of features .* nothing can be chosen"):
-        store.select_groups()
+        store.groups.select()
     fed(stand, store, 11)  # nor by itself
     assert spends(store) == {1: [], 2: []}
 
@@ -151,7 +151,7 @@ def test_nothing_is_charged_where_no_pair_could_be_chosen(stand: Stand) -> None:
 def test_nothing_is_charged_for_one_row_that_no_other_can_agree_with(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1, size=1)
     with pytest.raises(StateError, match="fewer than two hot rows"):
-        store.select_groups()
+        store.groups.select()
     assert spends(store) == {1: []}
 
 
@@ -167,7 +167,7 @@ def test_a_pair_is_found_in_one_batch_of_rows_that_say_whose_they_are(stand: Sta
     store = stand.create(replace(SCHEMA, unit="who"), **MUCH | {"hot_window": "5d"})
     at(stand, store, 1)
     observed(store, of_people(6000, 1))
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
 
 
 def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noise(
@@ -184,7 +184,7 @@ def test_a_pair_is_found_in_a_batch_of_more_rows_than_are_read_for_twice_the_noi
     store = stand.create(replace(SCHEMA, unit="who"), **MUCH | {"hot_window": "5d"})
     at(stand, store, 1)
     observed(store, of_people(8000, 1))
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     assert hidden == [2 * inspect.parts(store).people.hidden]
 
 
@@ -198,12 +198,12 @@ def test_a_selection_does_not_tell_whether_a_person_had_rows(stand: Stand, metho
     at(stand, store, 1)
     observed(store, rows.append_column("who", pa.array(who)))
     store.erase_person("ann")
-    assert store.select_groups(share=Fraction(1, 2)).rows == store.status().hot_rows == 2000
+    assert store.groups.select(share=Fraction(1, 2)).rows == store.status().hot_rows == 2000
 
 
 def test_a_reserve_that_is_partly_spent_stops_no_new_window(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"selection_every": 1}), 1)
-    store.select_groups(share=Fraction(2, 3))
+    store.groups.select(share=Fraction(2, 3))
     fed(stand, store, 5, 11, 15)
     assert len(store.status().windows) == 2
     whole = budget_of(store.settings)[1] * Fraction("0.4")
@@ -220,7 +220,7 @@ def test_the_charge_is_durable_before_a_row_is_looked_at(
 
     monkeypatch.setattr(HotRows, "of", looked)
     with pytest.raises(StateError, match="as if killed"):
-        store.select_groups()
+        store.groups.select()
     assert len(spends(store)[1]) == 1
     assert store.schema.groups == ()
 
@@ -255,7 +255,7 @@ def test_rows_that_arrive_during_a_selection_are_not_in_it(
 
     monkeypatch.setattr("pyramidion.store.select_groups.select", chosen)
     arriving(store, of_people(300, 1), monkeypatch)
-    assert store.select_groups().rows == 2000
+    assert store.groups.select().rows == 2000
     assert read == [2000]
     assert store.status().hot_rows == 2300
 
@@ -272,11 +272,11 @@ def test_unreadable_rows_cost_nothing(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
     files = damage(stand)
     with pytest.raises(FormatError, match="damaged"):
-        store.select_groups()
+        store.groups.select()
     assert spends(store) == {1: []}
     for path, data in files.items():
         path.write_bytes(data)
-    assert store.select_groups().windows == (1,)
+    assert store.groups.select().windows == (1,)
 
 
 def test_unreadable_rows_cost_nothing_in_automatic_selection(stand: Stand) -> None:
@@ -303,7 +303,7 @@ def test_with_people_all_rows_of_one_are_hidden_in_all_windows_that_are_read(
         at(stand, store, day)
         rows = batch(50, day)
         observed(store, rows.append_column("who", pa.array(range(50))))
-    assert store.select_groups().windows == (1, 2)
+    assert store.groups.select().windows == (1, 2)
     assert hidden == [2 * inspect.parts(store).people.hidden]
 
 
@@ -314,7 +314,7 @@ def test_chosen_groups_are_counted_from_the_next_window_for_a_part_of_the_reserv
     stand: Stand,
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
     assert "b,d" not in cells(sealed(store, 1))
     assert "b,d" in cells(sealed(store, 2))
@@ -332,7 +332,7 @@ def test_tables_of_chosen_groups_share_by_the_root_of_their_cells(stand: Stand) 
     wide = Categorical("c", domain=list(range(58)))  # with 'other' and 'missing' 60 codes, a has 6
     schema = replace(SCHEMA, features=(*SCHEMA.features[:2], wide))
     store = fed(stand, stand.create(schema, **MUCH | {"selection_groups": 3}), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11)
     lines = {line.purpose: line.amount for line in store.ledger.report().windows[1].lines}
     small, *large = (lines[group] for group in ("a,b", "a,c", "b,c"))
@@ -343,7 +343,7 @@ def test_tables_of_chosen_groups_share_by_the_root_of_their_cells(stand: Stand) 
 def test_groups_by_hand_are_not_chosen_and_stay(stand: Stand) -> None:
     store = stand.create(SCHEMA.plus(("b", "d")), **MUCH | {"selection_groups": 3})
     fed(stand, store, 1)
-    chosen = store.select_groups().groups
+    chosen = store.groups.select().groups
     assert "b,d" not in chosen
     assert len(chosen) == 3
     fed(stand, store, 11, 21, 31)
@@ -353,7 +353,7 @@ def test_groups_by_hand_are_not_chosen_and_stay(stand: Stand) -> None:
 
 def test_larger_groups_grow_from_pairs(stand: Stand) -> None:
     store = stand.create(SCHEMA, **MUCH | {"selection_groups": 2, "selection_parts": 3})
-    pair, three = fed(stand, store, 1).select_groups().groups
+    pair, three = fed(stand, store, 1).groups.select().groups
     assert pair == "b,d"
     assert {"b", "d"} < set(three.split(","))
 
@@ -363,7 +363,7 @@ def test_without_privacy_the_best_are_chosen_and_lines_of_nothing_are_written(
 ) -> None:
     given = MUCH | {"epsilon": math.inf, "selection": "leaky-mutual-information"}
     store = fed(stand, stand.create(SCHEMA, **given), 1)
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     assert spends(store)[1] == [0]
 
 
@@ -373,7 +373,7 @@ def test_a_store_without_privacy_says_loudly_that_it_chose_exactly(
 ) -> None:
     given = MUCH | {"epsilon": math.inf, "selection": method}
     store = fed(stand, stand.create(SCHEMA, **given), 1)
-    store.select_groups()
+    store.groups.select()
     report = store.ledger.report()
     assert report.windows[0].lines[-1].why == "groups were chosen exactly: NO privacy"
     assert "NO privacy" in str(report)
@@ -411,12 +411,12 @@ def _kept_back(window: Any) -> bool:
 
 def test_a_group_that_tells_more_is_kept_and_says_why(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
-    (group,) = store.groups()
+    store.groups.select()
+    (group,) = store.groups.status()
     assert (group.state, group.windows, group.gain) == ("trial", 0, None)
     assert group.why == "no sealed window counts it yet"
     fed(stand, store, 11, 21)
-    (group,) = store.groups()
+    (group,) = store.groups.status()
     assert (group.state, group.windows) == ("kept", 1)
     assert group.gain == pytest.approx(0.04, abs=0.01)  # a square of 0.2
     assert group.error < group.gain / 3
@@ -429,11 +429,11 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     stand: Stand,
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1, strength=0.0)
-    (name,) = store.select_groups().groups
+    (name,) = store.groups.select().groups
     fed(stand, store, 11, 21, strength=0.0)
     assert states(store) == {name: "trial"}
     fed(stand, store, 31, strength=0.0)
-    (group,) = store.groups()
+    (group,) = store.groups.status()
     assert (group.name, group.state, group.windows) == (name, "dropped", 2)
     assert (group.gain, group.error) == (None, None)  # the windows they are of may go earlier
     assert group.why == "its tables told too little in 2 windows"
@@ -446,7 +446,7 @@ def test_a_group_that_tells_no_more_is_dropped_after_its_trial_and_not_chosen_ag
     assert not any(name in d.what for d in told)
     store = stand.reopen()
     assert states(store) == {name: "dropped"}
-    assert name not in store.select_groups().groups
+    assert name not in store.groups.select().groups
 
 
 def in_sessions(day: float, size: int = 3000) -> pa.Table:
@@ -464,7 +464,7 @@ def test_a_group_that_tells_of_sessions_is_dropped_though_its_tables_say_much(
 ) -> None:
     given = MUCH | {"epsilon": math.inf, "trial_windows": 4, "retention": "90d"}
     store = fed(stand, stand.create(SCHEMA, **given), 1)
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     for day in (11, 21):
         at(stand, store, day)
         observed(store, in_sessions(day))
@@ -479,7 +479,7 @@ def test_a_damaged_window_is_not_asked_about_a_group(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21, 31)
     asked = TableFiles.sealed
 
@@ -495,12 +495,12 @@ def test_a_damaged_window_is_not_asked_about_a_group(
 
 def test_a_group_is_not_judged_by_tables_that_are_not_served_yet(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1, strength=0.0)
-    (name,) = store.select_groups().groups
+    (name,) = store.groups.select().groups
     fed(stand, store, 11, 21, strength=0.0)
     lifecycle = inspect.parts(store).lifecycle
-    assert store.groups()[0].windows == 1
+    assert store.groups.status()[0].windows == 1
     lifecycle.published = False
-    (group,) = store.groups()
+    (group,) = store.groups.status()
     assert (group.state, group.windows, group.gain) == ("trial", 0, None)
     assert group.why == "no sealed window counts it yet"
     lifecycle.settings = replace(lifecycle.settings, trial_windows=1)
@@ -512,20 +512,20 @@ def test_a_group_is_not_judged_by_tables_that_are_not_served_yet(stand: Stand) -
 
 def test_a_chosen_group_can_be_withdrawn_by_hand(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
-    store.withdraw("b,d", why="not wanted")
-    assert store.groups() == []
-    assert stand.reopen().groups() == []
+    store.groups.select()
+    store.groups.withdraw("b,d", why="not wanted")
+    assert store.groups.status() == []
+    assert stand.reopen().groups.status() == []
 
 
 def test_the_name_of_a_chosen_group_that_is_withdrawn_stands_nowhere_any_more(
     stand: Stand,
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
     before, paid = totals(store), tables(store)[2]["b,d"]
-    store.withdraw("b,d", why="not wanted")
+    store.groups.withdraw("b,d", why="not wanted")
     assert totals(store) == before
     assert tables(store)[2][FORGOTTEN] == paid
     assert store.status().deletions[-1].what == "1 chosen group"
@@ -536,10 +536,10 @@ def test_the_name_of_a_chosen_group_that_is_withdrawn_stands_nowhere_any_more(
 
 def test_a_chosen_group_that_goes_with_a_feature_leaves_the_ledger(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
     before = totals(store)
-    store.withdraw("d", why="not wanted")
+    store.groups.withdraw("d", why="not wanted")
     assert totals(store) == before
     assert "d" in tables(store)[2]  # a feature is public
     assert not standing(stand, "b,d")
@@ -552,12 +552,12 @@ def test_what_was_chosen_is_known_after_a_restart_and_goes_with_the_window_it_is
     stand: Stand,
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
     store = stand.reopen()
     assert states(store) == {"b,d": "kept"}
     at(stand, store, 41)  # the first window is past its time
-    assert store.groups() == []
+    assert store.groups.status() == []
     assert store.schema.groups == ()
     assert inspect.readings(store).of("selection") == {}
     assert "b,d" not in cells(sealed(store, 2))
@@ -566,7 +566,7 @@ def test_what_was_chosen_is_known_after_a_restart_and_goes_with_the_window_it_is
 
 def test_names_of_groups_that_were_dropped_leave_the_ledger_and_totals_stay(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH | {"retention": "60d"}), 1, strength=0.0)
-    (name,) = store.select_groups().groups
+    (name,) = store.groups.select().groups
     fed(stand, store, 11, 21, strength=0.0)
     before, paid = totals(store), tables(store)
     fed(stand, store, 31, strength=0.0)
@@ -576,9 +576,9 @@ def test_names_of_groups_that_were_dropped_leave_the_ledger_and_totals_stay(stan
         expected = {**paid[number], FORGOTTEN: paid[number][name]}
         assert tables(store)[number] == {n: a for n, a in expected.items() if n != name}
     fed(stand, store, 41)
-    (other,) = store.select_groups().groups
+    (other,) = store.groups.select().groups
     fed(stand, store, 51)
-    store.withdraw(other, why="a second one")
+    store.groups.withdraw(other, why="a second one")
     assert FORGOTTEN in tables(store)[6]
     fed(stand, store, 61, 82)
     assert list(tables(store)[3]) == [FORGOTTEN]  # all of a forgotten window
@@ -588,10 +588,10 @@ def test_names_of_groups_that_were_dropped_leave_the_ledger_and_totals_stay(stan
 def test_a_window_that_is_rebuilt_is_paid_for_the_tables_that_are_left(stand: Stand) -> None:
     given = MUCH | {"rebuild_share": 0.1, "hot_window": "20d"}
     store = fed(stand, stand.create(SCHEMA, **given), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
-    store.withdraw("b,d", why="not wanted")
-    assert store.rebuild(2, why="again").rows == 3000
+    store.groups.withdraw("b,d", why="not wanted")
+    assert store.admin.rebuild(2, why="again").rows == 3000
     assert "b,d" not in cells(sealed(store, 2))
 
 
@@ -599,10 +599,10 @@ def test_windows_that_end_without_a_row_do_not_keep_names_of_chosen_groups(
     stand: Stand,
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     at(stand, store, 11)
-    assert store.reseed(why="as if").opened == 2
-    done = store.reseed(why="as if again")
+    assert store.admin.reseed(why="as if").opened == 2
+    done = store.admin.reseed(why="as if again")
     assert (done.dropped, done.opened) == ((2,), 3)
     before = totals(store)
     assert list(tables(store)[2]) == [FORGOTTEN]
@@ -615,7 +615,7 @@ def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
 
     def charged(point: str) -> None:
         if point == "charge.after":
@@ -634,10 +634,10 @@ def test_a_window_that_was_charged_and_never_opened_does_not_keep_names(
 
 def test_a_group_that_was_chosen_again_stays_with_the_later_window(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.select_groups()
+    store.groups.select()
     fed(stand, store, 11, 21)
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     at(stand, store, 41)
     assert states(store) == {"b,d": "kept"}
     at(stand, store, 61)
-    assert store.groups() == []
+    assert store.groups.status() == []

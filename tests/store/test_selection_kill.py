@@ -47,7 +47,7 @@ def test_a_store_that_was_killed_goes_on_and_no_window_pays_twice(point: str, st
     counted = sum(w.rows for w in store.status().windows if w.state in ("sealed", "populating"))
     assert counted == sum(rows for _, rows in PLAN)
     names = {",".join(group) for group in store.schema.groups}
-    groups = {group.name: group.state for group in store.groups()}
+    groups = {group.name: group.state for group in store.groups.status()}
     assert names == {name for name, state in groups.items() if state != "dropped"}
     assert len(groups) == 2
     for window in inspect.windows(store).values():

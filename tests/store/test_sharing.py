@@ -36,7 +36,7 @@ def shared(stand: Stand) -> Pyramid:
     """A store that shares one sealed window in a directory."""
     store = stand.create()
     rolled(stand, store)
-    store.share(url(stand))
+    store.publisher.start(url(stand))
     return store
 
 
@@ -52,7 +52,7 @@ def rolled(stand: Stand, store: Pyramid, windows: int = 1) -> None:
 
 
 def card(store: Pyramid) -> bytes:
-    return store.card(stream="s", signer=SIGNER)
+    return store.publisher.card(stream="s", signer=SIGNER)
 
 
 def reader(stand: Stand, data: bytes, where: str | TableStore | None = None) -> SharedTables:
@@ -94,7 +94,7 @@ def test_a_reader_has_the_features_of_the_store(stand: Stand, shared: Pyramid) -
 def test_whatever_the_settings(stand: Stand, settings: dict[str, float]) -> None:
     store = stand.create(**settings)
     rolled(stand, store, 3)
-    store.share(url(stand))
+    store.publisher.start(url(stand))
     assert all(same(found, store.snapshot()) for found in both(reader(stand, card(store))))
 
 
@@ -137,7 +137,7 @@ def test_a_store_that_shares_nothing_has_no_card(stand: Stand) -> None:
     with pytest.raises(StateError, match="shares no tables"):
         card(store)
     with pytest.raises(StateError, match="shares no tables"):
-        store.unshare()
+        store.publisher.stop()
 
 
 # --- when it ends --------------------------------------------------------------------------------
@@ -158,18 +158,18 @@ def retire(stand: Stand, store: Pyramid) -> None:
 
 
 def withdraw(_: Stand, store: Pyramid) -> None:
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     store.advance()
 
 
 def reseed(stand: Stand, store: Pyramid) -> None:
     observed(store, rows(50, stand.clock.now))
-    store.reseed(why="a laptop was stolen")
+    store.admin.reseed(why="a laptop was stolen")
     store.advance()
 
 
 def unshare(_: Stand, store: Pyramid) -> None:
-    store.unshare()
+    store.publisher.stop()
 
 
 ENDS = [seal, retire, withdraw, reseed, unshare]
@@ -250,7 +250,7 @@ def test_a_card_that_was_changed_or_is_anothers_is_refused(stand: Stand, shared:
         reader(stand, bytes(data))
     other = Ed25519PrivateKey.generate()
     with pytest.raises(FormatError):
-        reader(stand, shared.card(stream="s", signer=other))
+        reader(stand, shared.publisher.card(stream="s", signer=other))
 
 
 # --- what is written down ------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_the_url_is_kept_encrypted(stand: Stand, shared: Pyramid) -> None:
 
 
 def test_the_audit_log_tells_it(stand: Stand, shared: Pyramid) -> None:
-    shared.unshare()
+    shared.publisher.stop()
     told = [(e.kind, e.facts) for e in shared.audit_log.entries() if e.kind.startswith("tables.")]
     facts = {"where": url(stand)}
     assert [(kind, dict(found)) for kind, found in told] == [
@@ -276,16 +276,16 @@ def test_the_audit_log_tells_it(stand: Stand, shared: Pyramid) -> None:
 
 def test_another_place_needs_the_first_to_be_left(stand: Stand, shared: Pyramid) -> None:
     with pytest.raises(StateError, match="stop that first"):
-        shared.share(f"file:{stand.folder / 'elsewhere'}")
-    shared.share(url(stand))  # the same, as with another password
-    shared.unshare()
-    shared.share(f"file:{stand.folder / 'elsewhere'}")
+        shared.publisher.start(f"file:{stand.folder / 'elsewhere'}")
+    shared.publisher.start(url(stand))  # the same, as with another password
+    shared.publisher.stop()
+    shared.publisher.start(f"file:{stand.folder / 'elsewhere'}")
     where = f"file:{stand.folder / 'elsewhere'}"
     assert same(reader(stand, card(shared), where).snapshot(), shared.snapshot())
 
 
 def test_a_restored_backup_goes_on_sharing(stand: Stand, shared: Pyramid) -> None:
-    shared.backup(stand.folder / "copy")
+    shared.admin.backup(stand.folder / "copy")
     shared.close()
     place = stand.folder / "restored"
     store = stand.held(Pyramid.restore(stand.folder / "copy", place, **stand.given))
@@ -355,7 +355,7 @@ def test_tables_that_redis_lost_are_restored_by_their_owner(
 ) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(server.url)
+    store.publisher.start(server.url)
     tables, row = reader(stand, card(store), server.url), rows(1).to_pylist()[0]
     near, far = both(tables)
     expected = store.snapshot().featurize_one(row).tobytes()
@@ -383,7 +383,7 @@ def test_tables_that_redis_lost_are_restored_by_their_owner(
 def test_one_lost_chunk_is_restored_too(stand: Stand, server: RedisServer) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(server.url)
+    store.publisher.start(server.url)
     before = set(server.asked("keys", "*:0").decode().split())
     server.asked("del", *before)
     minute(stand, store)
@@ -398,11 +398,11 @@ def test_a_withdrawal_while_redis_is_away_reaches_it_later(
 ) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(server.url)
+    store.publisher.start(server.url)
     (key,) = keys_of(store)
     waits_for_redis(store, 0.3)
     with server.asleep():
-        store.withdraw("a,b", why="not needed")
+        store.groups.withdraw("a,b", why="not needed")
         store.advance()
         assert key not in keys_of(store)
         told = store.status().shared
@@ -420,7 +420,7 @@ def test_a_withdrawal_while_redis_is_away_reaches_it_later(
 def test_a_store_opens_without_its_table_store(stand: Stand, server: RedisServer) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(server.url)
+    store.publisher.start(server.url)
     stand.close()
     with server.away():
         store = stand.open()
@@ -435,6 +435,6 @@ def test_a_place_that_does_not_answer_is_refused_at_first(stand: Stand) -> None:
     needed()
     store = stand.create()
     with pytest.raises(UnreachableError, match="does not answer"):
-        store.share("redis://127.0.0.1:1/0")
+        store.publisher.start("redis://127.0.0.1:1/0")
     assert store.status().shared is None
     assert np.isfinite(store.settings.epsilon)

@@ -28,7 +28,7 @@ def test_killed_at_any_point_one_set_is_shared_and_its_key_alone_is_left(
 ) -> None:
     store = stand.create()
     rolled(stand, store)
-    store.share(url(stand))
+    store.publisher.start(url(stand))
     before, old = names(stand), card(store)
     stand.close()
     assert died(lambda: went_on(Stand(stand.folder)), at=point)

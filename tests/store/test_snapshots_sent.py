@@ -78,7 +78,7 @@ def test_what_was_sent_ends_with_the_store_though_nobody_tells_it(stand: Stand) 
 def test_what_was_sent_ends_after_a_day_so_that_withdrawals_reach_it(stand: Stand) -> None:
     store = rolled(stand, stand.create(), 1)
     away = sent(stand, store)
-    store.withdraw("a,b", why="not needed")
+    store.groups.withdraw("a,b", why="not needed")
     assert "a,b" not in store.snapshot().tables
     stand.clock.pass_(DAY - 1)
     assert "a,b" in away.tables
@@ -100,7 +100,7 @@ def test_features_are_those_of_the_store(stand: Stand) -> None:
 
 def test_a_group_that_began_late_has_its_own_windows(stand: Stand) -> None:
     store = rolled(stand, stand.create(TIMELESS_LESS, passthrough=4), 2)
-    store.add_group(("b", "a"))
+    store.groups.add(("b", "a"))
     rolled(stand, store, 2)
     assert "b,a" in store.snapshot().tables
     assert same(sent(stand, store), store.snapshot(), rows(40, seed=5))

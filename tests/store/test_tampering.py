@@ -66,8 +66,8 @@ def complete(store: Pyramid) -> Any:
 
 def test_nothing_is_found_in_a_sound_store(stand: Stand) -> None:
     store = three(stand)
-    assert store.verify() == []
-    assert stand.reopen().verify() == []
+    assert store.admin.verify() == []
+    assert stand.reopen().admin.verify() == []
 
 
 @pytest.mark.parametrize(("kind", "window"), [("sealed", 2), ("checkpoint", 4), ("complete", None)])
@@ -75,7 +75,7 @@ def test_a_flipped_bit_is_found_in_tables(stand: Stand, kind: str, window: int |
     store = three(stand)
     path = file_of(store, kind, window)
     flip(path)
-    (found,) = store.verify()
+    (found,) = store.admin.verify()
     assert (found.kind, found.window) == (kind, window)
     assert path.name in found.why
 
@@ -83,7 +83,7 @@ def test_a_flipped_bit_is_found_in_tables(stand: Stand, kind: str, window: int |
 def test_a_flipped_bit_is_found_in_hot_rows(stand: Stand) -> None:
     store = three(stand)
     flip(store.path / "hot" / inspect.hot(store).steps[1].file)
-    (found,) = store.verify()
+    (found,) = store.admin.verify()
     assert (found.kind, found.window) == ("hot", None)
     assert found.why.startswith("batch 2: ")
 
@@ -92,7 +92,10 @@ def test_files_that_are_gone_are_found(stand: Stand) -> None:
     store = three(stand)
     for window in (1, 3):
         file_of(store, "sealed", window).unlink()
-    assert {(each.kind, each.window) for each in store.verify()} == {("sealed", 1), ("sealed", 3)}
+    assert {(each.kind, each.window) for each in store.admin.verify()} == {
+        ("sealed", 1),
+        ("sealed", 3),
+    }
 
 
 @pytest.mark.parametrize(("kind", "window"), [("sealed", 2), ("complete", None)])
@@ -101,14 +104,14 @@ def test_tables_that_were_changed_with_the_right_key_do_not_add_up(
 ) -> None:
     store = three(stand)
     tamper(store, kind, window)
-    assert [(each.kind, each.why) for each in store.verify()] == [("complete", NOT_THE_SUM)]
+    assert [(each.kind, each.why) for each in store.admin.verify()] == [("complete", NOT_THE_SUM)]
 
 
 def test_a_key_holder_that_is_away_is_no_damage(stand: Stand) -> None:
     store = three(stand)
     away = stand.key.rename(stand.key.with_suffix(".away"))
     with pytest.raises(KeyHolderError):
-        store.verify()
+        store.admin.verify()
     away.rename(stand.key)
 
 
@@ -134,7 +137,7 @@ def test_complete_tables_that_cannot_be_read_are_summed_again_at_open(
     store = stand.open()
     assert same(complete(store), before)
     assert store.ledger.report() == spent
-    assert store.verify() == []
+    assert store.admin.verify() == []
     assert file_of(store, "complete") != path
     stand.clock.pass_(50 * DAY)
     assert store.advance().retired
@@ -182,7 +185,7 @@ def test_where_both_are_damaged_the_other_windows_are_served(stand: Stand) -> No
     assert store.snapshot().rows == 90
     store = stand.reopen()
     assert (store.snapshot().rows, inspect.lacking(store)) == (90, {2})
-    assert [(each.kind, each.window) for each in store.verify()] == [("sealed", 2)]
+    assert [(each.kind, each.window) for each in store.admin.verify()] == [("sealed", 2)]
 
 
 def test_hot_rows_of_a_window_that_is_lacking_are_not_taken_off_for_training(stand: Stand) -> None:
@@ -231,7 +234,7 @@ def test_a_store_of_which_nothing_sealed_is_left_opens(stand: Stand) -> None:
 def test_a_sound_store_has_nothing_to_mend(stand: Stand) -> None:
     store = three(stand)
     files = stand.files("tables")
-    assert store.mend() == []
+    assert store.admin.mend() == []
     assert stand.files("tables") == files
 
 
@@ -244,9 +247,9 @@ def test_one_damaged_window_is_what_the_complete_tables_have_beyond_the_others(
     layout, path = sealed(store, window).layout, file_of(store, "sealed", window)
     flip(path)
     store = stand.reopen()
-    assert [(each.kind, each.window) for each in store.mend()] == [("sealed", window)]
+    assert [(each.kind, each.window) for each in store.admin.mend()] == [("sealed", window)]
     assert same(cells(sealed(store, window)), before)
-    assert store.verify() == []
+    assert store.admin.verify() == []
     assert store.ledger.report() == spent
     assert not path.exists()
     for old, new in zip(layout.tables, sealed(store, window).layout.tables, strict=True):
@@ -261,24 +264,24 @@ def test_the_only_window_is_mended_too(stand: Stand) -> None:
     store.advance()
     before = cells(sealed(store, 1))
     flip(file_of(store, "sealed", 1))
-    store.mend()
+    store.admin.mend()
     assert same(cells(sealed(store, 1)), before)
 
 
 def test_tables_that_some_windows_lack_are_mended(stand: Stand) -> None:
     store = stand.create()
-    store.withdraw("a,b", why="to add it later")
+    store.groups.withdraw("a,b", why="to add it later")
     observed(store, rows(30))
     stand.clock.pass_(10 * DAY)
     store.advance()
-    store.add_group(("a", "b"))
+    store.groups.add(("a", "b"))
     observed(store, rows(30, stand.clock.now))
     stand.clock.pass_(10 * DAY)
     store.advance()
     for window in (1, 2):
         before = cells(sealed(store, window))
         flip(file_of(store, "sealed", window))
-        store.mend()
+        store.admin.mend()
         assert same(cells(sealed(store, window)), before)
 
 
@@ -287,8 +290,8 @@ def test_a_complete_file_damaged_while_the_store_is_open_is_written_anew(stand: 
     before = complete(store)
     flip(file_of(store, "complete"))
     flip(file_of(store, "sealed", 3))
-    assert {each.kind for each in store.mend()} == {"sealed", "complete"}
-    assert store.verify() == []
+    assert {each.kind for each in store.admin.mend()} == {"sealed", "complete"}
+    assert store.admin.verify() == []
     assert same(complete(stand.reopen()), before)
 
 
@@ -300,9 +303,9 @@ def test_complete_tables_that_were_changed_with_the_right_key_are_summed_again(
     tamper(store, "complete")
     store = stand.reopen()
     old = store.snapshot()
-    assert [each.why for each in store.mend()] == [NOT_THE_SUM]
+    assert [each.why for each in store.admin.mend()] == [NOT_THE_SUM]
     assert same(complete(store), before)
-    assert store.verify() == []
+    assert store.admin.verify() == []
     assert old.expired
 
 
@@ -311,13 +314,13 @@ def test_two_damaged_windows_cannot_be_told_apart(stand: Stand) -> None:
     for window in (1, 3):
         flip(file_of(store, "sealed", window))
     with pytest.raises(StateError, match=r"tables of window 1, 3 any more; rebuild\(\)"):
-        store.mend()
+        store.admin.mend()
 
 
 def test_a_window_that_the_complete_tables_lack_cannot_be_mended(stand: Stand) -> None:
     store = both_damaged(stand, 2)
     with pytest.raises(StateError, match="tables of window 2 any more"):
-        store.mend()
+        store.admin.mend()
 
 
 def test_mending_that_fails_changes_nothing(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,8 +329,8 @@ def test_mending_that_fails_changes_nothing(stand: Stand, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(TableFiles, "write", lambda *_: (_ for _ in ()).throw(StorageError("full")))
         with pytest.raises(StorageError, match="full"):
-            store.mend()
-    assert len(store.verify()) == 1
-    store.mend()
-    assert store.verify() == []
+            store.admin.mend()
+    assert len(store.admin.verify()) == 1
+    store.admin.mend()
+    assert store.admin.verify() == []
     assert states(store)[2] == ("sealed", 30)

@@ -149,7 +149,7 @@ def test_status_and_backup_do_not_stumble_over_what_rolls(stand: Stand) -> None:
     crowd = Crowd()
     crowd.add(rolling(stand, store), turns=40)
     crowd.add(lambda _: store.status())
-    crowd.add(lambda _: store.backup(stand.folder / "backup"))
+    crowd.add(lambda _: store.admin.backup(stand.folder / "backup"))
     crowd.run()
 
 
@@ -158,8 +158,8 @@ def test_groups_come_and_go_while_rows_come_in(stand: Stand) -> None:
     accepted: list[int] = []
 
     def change(_: int) -> None:
-        store.withdraw("a,b", why="on trial")
-        store.add_group(["a", "b"])
+        store.groups.withdraw("a,b", why="on trial")
+        store.groups.add(["a", "b"])
 
     crowd = Crowd()
     for _ in range(2):
@@ -407,12 +407,12 @@ def test_much_noise_of_the_keepers_is_drawn_aside(
     monkeypatch.setattr(Noise, "fill", noted)
     store = stand.create()
     drawn.clear()
-    store.reseed(why="a test")  # a few cells: who waits for it waits for nobody else
+    store.admin.reseed(why="a test")  # a few cells: who waits for it waits for nobody else
     assert drawn
     assert all(name.startswith(KEEPER) for name in drawn)
     drawn.clear()
     monkeypatch.setattr(table_noise, "MUCH", 1)
-    store.reseed(why="a test")
+    store.admin.reseed(why="a test")
     assert drawn
     assert all(name.startswith(ASIDE) for name in drawn)
 

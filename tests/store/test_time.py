@@ -110,8 +110,8 @@ def test_store_from_before_goes_by_the_system(today: Stand, imported: Pyramid) -
 
 
 def test_due_tells_what_would_be_erased(imported: Pyramid) -> None:
-    assert not imported.due().erases
-    due = imported.due(TODAY)
+    assert not imported.admin.due().erases
+    due = imported.admin.due(TODAY)
     assert (due.at, due.retired, due.steps, due.rows) == (int(TODAY * SECOND), (1, 2, 3), 3, 60)
     assert due.sealed == (3,)
     assert kept(imported) == (60, 400)

@@ -414,7 +414,7 @@ def test_retry_is_recognised_without_a_withdrawn_column(
 ) -> None:
     store = stand.create()
     receipt = store.observe(form(rows(5)), key="k")
-    store.withdraw("b", why="asked for")
+    store.groups.withdraw("b", why="asked for")
     assert store.observe(form(rows(5)), key="k") == receipt
     assert store.status().hot_rows == 5
 

@@ -94,7 +94,7 @@ def test_a_row_of_a_window_that_lacked_a_group_is_not_taken_off_that_group(
     store = stand.create(plain, epsilon=float("inf"), hot_window="20d", retention="90d")
     first = rows(30, stand.clock.pass_(8 * DAY), seed=1)
     observed(store, first)
-    store.add_group(("a", "b"))  # from the next window on
+    store.groups.add(("a", "b"))  # from the next window on
     second = rows(20, stand.clock.pass_(4 * DAY), seed=2)
     observed(store, second)
     stand.clock.pass_(8 * DAY)
@@ -157,7 +157,7 @@ def test_a_snapshot_of_before_a_seal_is_not_taken_for_the_complete_tables(stand:
 def test_it_expires_when_a_window_retires_or_a_feature_is_withdrawn(stand: Stand) -> None:
     store, _ = rolled(stand)
     training = store.training_set()
-    store.withdraw("a", why="a test")
+    store.groups.withdraw("a", why="a test")
     with pytest.raises(StateError, match="expired"):
         list(training.batches())
     assert len(store.training_set().X) == 50

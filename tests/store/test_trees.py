@@ -77,7 +77,7 @@ def nodes(store: Pyramid, state: str) -> dict[int, tuple[int, tuple[int, ...]]]:
 
 
 def restored(stand: Stand, store: Pyramid) -> Pyramid:
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     store.close()
     backup, again = stand.folder / "backup", stand.folder / "again"
     return stand.held(Pyramid.restore(backup, again, **stand.given))
@@ -108,7 +108,7 @@ def test_nodes_are_born_with_their_first_window_and_sealed_with_their_last(stand
     stand.clock.pass_(10 * DAY)
     assert store.advance().nodes == [2]
     assert nodes(store, "sealed") == {2: (1, (1, 2))}
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 def test_a_node_goes_with_the_first_of_its_windows(stand: Stand) -> None:
@@ -163,7 +163,7 @@ def test_complete_tables_are_the_counts_of_retained_sealed_windows(
         elif move == "reopen":
             store = stand.reopen()
         elif move == "reseed":
-            store.reseed(why="test")
+            store.admin.reseed(why="test")
         else:
             for node in inspect.nodes(store):
                 inspect.checkpoint(store, node)
@@ -172,7 +172,7 @@ def test_complete_tables_are_the_counts_of_retained_sealed_windows(
         assert (found is None) == (not expected)
         if found is not None:
             assert same(cells(found), exact(store, found, expected))
-        assert store.verify() == []
+        assert store.admin.verify() == []
     stand.close()
 
 
@@ -343,13 +343,13 @@ def test_after_an_intrusion_nothing_goes_on_from_a_node_that_was_seen(stand: Sta
     store = stand.create(**TREE)
     observed(store, rows(6, stand.clock.now))
     seen = set(nodes(store, "populating"))
-    store.reseed(why="test")
+    store.admin.reseed(why="test")
     assert seen == set(nodes(store, "sealed"))
     assert seen.isdisjoint(nodes(store, "populating"))
     assert len(nodes(store, "populating")) == 2
     observed(store, rows(6, stand.clock.now, seed=1))
     assert all(members == (2,) for _, members in nodes(store, "populating").values())
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 def test_a_restored_store_goes_on_from_no_node_of_the_backup(stand: Stand) -> None:
@@ -361,26 +361,26 @@ def test_a_restored_store_goes_on_from_no_node_of_the_backup(stand: Stand) -> No
     assert nodes(store, "populating") == {}
     observed(store, rows(6, stand.clock.now, seed=1))
     assert before.isdisjoint(nodes(store, "populating"))
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 def test_what_is_withdrawn_is_in_no_node(stand: Stand) -> None:
     store = stand.create(**EXACT)
     batches = lived(stand, store, 3)
     observed(store, rows(6, stand.clock.now))
-    store.withdraw("a,b", why="test")
+    store.groups.withdraw("a,b", why="test")
     for state in ("populating", "sealed"):
         for row in inspect.table_files(store).nodes(state):
             assert set(inspect.table_files(store).of(row).layout.index) == {"", "a", "b"}
     assert same(cells(complete(store)), exact(store, complete(store), kept(store, batches)))
-    assert stand.reopen().verify() == []
+    assert stand.reopen().admin.verify() == []
 
 
 def test_a_group_that_began_late_is_covered_by_the_windows_that_have_it(stand: Stand) -> None:
     store = stand.create(**EXACT)
-    store.withdraw("a,b", why="test")
+    store.groups.withdraw("a,b", why="test")
     batches = lived(stand, store, 1)
-    store.add_group(["a", "b"])
+    store.groups.add(["a", "b"])
     batches |= lived(stand, store, 3, seed=10)
     arena = complete(store)
     told = {table.name: table.windows for table in store.status().tables}
@@ -389,15 +389,15 @@ def test_a_group_that_began_late_is_covered_by_the_windows_that_have_it(stand: S
     later = exact(store, arena, [b for n, some in batches.items() if n > 1 for b in some])
     assert same(cells(arena), everything | {"a,b": later["a,b"]})
     assert next(iter(arena.layout.index)) == ""
-    assert stand.reopen().verify() == []
+    assert stand.reopen().admin.verify() == []
 
 
 def test_a_window_that_is_rebuilt_under_a_node_pays_for_itself_alone(stand: Stand) -> None:
     store = stand.create(**EXACT | {"rebuild_share": 0.1, "hot_window": "30d"})
     batches = lived(stand, store, 2)
-    store.rebuild(2, why="test")
+    store.admin.rebuild(2, why="test")
     assert same(cells(complete(store)), exact(store, complete(store), kept(store, batches)))
-    assert store.verify() == []
+    assert store.admin.verify() == []
 
 
 def test_a_damaged_node_is_done_without_and_mended_by_forgetting_it(stand: Stand) -> None:
@@ -405,9 +405,9 @@ def test_a_damaged_node_is_done_without_and_mended_by_forgetting_it(stand: Stand
     batches = lived(stand, store, 2)
     ((row),) = inspect.table_files(store).nodes("sealed")
     (stand.path / "tables" / row["file"]).write_bytes(b"broken")
-    assert [(each.kind, each.node) for each in store.verify()] == [("node", row["number"])]
-    store.mend()
-    assert store.verify() == []
+    assert [(each.kind, each.node) for each in store.admin.verify()] == [("node", row["number"])]
+    store.admin.mend()
+    assert store.admin.verify() == []
     assert nodes(store, "sealed") == {}
     assert same(cells(complete(store)), exact(store, complete(store), kept(store, batches)))
 
@@ -445,7 +445,7 @@ def test_who_is_in_all_windows_of_a_node_pays_for_it_as_often_squared(stand: Sta
     assert report.composed_epsilon is not None
     assert report.composed_epsilon > one.epsilon
     assert store.erase_person("a", why="request 17").steps >= 0
-    assert stand.reopen().verify() == []
+    assert stand.reopen().admin.verify() == []
 
 
 def test_rows_that_come_after_an_intrusion_are_told_by_a_node_that_was_seen(stand: Stand) -> None:
@@ -461,7 +461,7 @@ def test_rows_that_come_after_an_intrusion_are_told_by_a_node_that_was_seen(stan
         (2, ("populating",), 7),
     ]
     assert told.later == 7
-    store.reseed(why="test")
+    store.admin.reseed(why="test")
     stand.clock.pass_(1)
     again = stand.clock.now
     observed(store, rows(5, again, seed=2))

@@ -59,9 +59,9 @@ def lived(stand: Stand) -> None:
         stand.clock.pass_(8 * DAY)
         store.advance()
         if number == 1:
-            store.withdraw("a,b", why="test")
+            store.groups.withdraw("a,b", why="test")
         if number == 2:
-            store.reseed(why="test")
+            store.admin.reseed(why="test")
 
 
 def unlike(store: Pyramid) -> list[str]:
@@ -91,13 +91,13 @@ def test_every_row_is_in_one_node_of_each_level(place: str, made: Path, stand: S
     assert died(lambda: lived(stand), at=place)
     store = stand.open()
     assert unlike(store) == []
-    assert store.verify() == []
+    assert store.admin.verify() == []
     clock = inspect.catalogue(store).about("clock")
     stand.clock.now = max(stand.clock.now, int(clock) / 1e6)
     observed(store, rows(5, stand.clock.now, seed=999))
     stand.clock.pass_(10 * DAY)
     store.advance()
     assert unlike(store) == []
-    assert store.verify() == []
+    assert store.admin.verify() == []
     states = {node.state for node in store.status().nodes}
     assert states <= {"populating", "sealed"}

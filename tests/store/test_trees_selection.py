@@ -21,7 +21,7 @@ DAYS = (1, 11, 21, 31, 41, 51)
 def store(stand: Stand) -> Pyramid:
     """A store that chose a group in its second window, and went on."""
     store = fed(stand, stand.create(SCHEMA, **MUCH | TREE | {"retention": "90d"}), *DAYS[:2])
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     return fed(stand, store, *DAYS[2:])
 
 
@@ -67,7 +67,7 @@ def test_in_a_window_other_tables_keep_their_noise_and_in_a_node_all_share_it(st
         return dict(zip(birth.layout.index, birth.variances, strict=True))
 
     before = [noise(level) for level in range(3)]
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     after = [noise(level) for level in range(3)]
     assert {name: after[0][name] for name in before[0]} == before[0]
     for level in (1, 2):
@@ -81,7 +81,7 @@ def test_the_group_is_judged_by_sealed_windows(store: Pyramid) -> None:
 def test_a_group_that_is_forgotten_leaves_the_nodes_too(stand: Stand) -> None:
     given = MUCH | TREE | {"epsilon": math.inf, "retention": "60d", "selection": "top-k"}
     store = fed(stand, stand.create(SCHEMA, **given), 1)
-    assert store.select_groups().groups == ("b,d",)
+    assert store.groups.select().groups == ("b,d",)
     fed(stand, store, 11, 21, 31, 41)
     assert "b,d" in store.snapshot().tables
     fed(stand, store, 66)

@@ -72,7 +72,7 @@ def test_every_deed_is_told_when_the_store_is_opened_again(
 ) -> None:
     store = stand.create(rebuild_share=0.2)
     observed(store, rows(20))
-    (window,) = store.reseed(why="first").sealed
+    (window,) = store.admin.reseed(why="first").sealed
     why = "x" * 2_000
     verbs = {
         "reseed": lambda: store.admin.reseed(why=why),
@@ -93,8 +93,8 @@ def test_what_is_done_twice_while_the_log_is_broken_is_told_twice(
     with broken():
         for _ in range(2):
             with pytest.raises(StorageError, match="the log is full"):
-                store.reseed(why="again")
-    store.reseed(why="again")  # at the same moment, by a clock that stands still
+                store.admin.reseed(why="again")
+    store.admin.reseed(why="again")  # at the same moment, by a clock that stands still
     assert told(store) == [("store.reseeded", "again")] * 3
 
 
@@ -130,7 +130,7 @@ def test_a_deed_that_breaks_off_after_its_erasure_is_told(
     with monkeypatch.context() as patched:
         patched.setattr(inspect.keys(store), "finish", fails)
         with pytest.raises(StorageError, match="the holder is away"):
-            store.withdraw("a", why="asked for")
+            store.groups.withdraw("a", why="asked for")
     assert told(store) == [("tables.withdrawn", "asked for")]
 
 
@@ -147,7 +147,7 @@ def test_a_deed_that_fails_before_its_erasure_is_not_told_also_where_a_window_wa
 
     monkeypatch.setattr("pyramidion.store.transitions._left_of_windows", fails)
     with pytest.raises(StorageError, match="full"):
-        store.withdraw("a", why="sealed")
+        store.groups.withdraw("a", why="sealed")
     assert store.status().deletions[-1].why == "sealed"
     assert told(store) == []
     assert waiting(store) == "nothing"

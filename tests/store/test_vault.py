@@ -97,7 +97,7 @@ def test_a_vault_that_is_attached_later_gets_what_is_observed_from_then_on(stand
     place, stand.vault = stand.vault, None
     stand.create().observe(rows(3))
     store = stand.reopen()
-    store.attach_vault(str(place), CUSTODIAN.public)
+    store.admin.attach_vault(str(place), CUSTODIAN.public)
     store.observe(rows(4))
     assert list(sealed(store)) == [2]
     assert list(batches(stand.reopen())) == [2]  # nobody need say again that it has a vault
@@ -174,7 +174,7 @@ def test_a_restored_store_gives_no_number_that_the_other_copy_may_have_given(
 ) -> None:
     store = stand.create()
     store.observe(rows(3))
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     store.observe(rows(4))
     theirs = sealed(store)
     stand.close()
@@ -195,7 +195,7 @@ def test_a_feature_that_is_withdrawn_is_not_sealed_any_more(stand: Stand) -> Non
     store.observe(rows(5))
     vault_of(store).seal()
     store.observe(rows(6))
-    store.withdraw("b", why="asked for")
+    store.groups.withdraw("b", why="asked for")
     store.observe(rows(7).drop_columns(["b"]))
     found = sealed(store)
     assert ["b" in table.column_names for table in found.values()] == [True, False, False]

@@ -159,7 +159,7 @@ def test_what_was_read_is_forgotten_with_its_window(stand: Stand) -> None:
 
 def test_a_group_that_is_new_has_a_usual_share(stand: Stand) -> None:
     store = fed(stand, stand.create(SCHEMA, **MUCH), 1)
-    store.add_group(("rare", "common"))
+    store.groups.add(("rare", "common"))
     fed(stand, store, 1, first=1)
     third = shares(store, 3)
     assert third["rare"] > third["rare,common"] > third["common"]

@@ -62,7 +62,7 @@ def full(stand: Stand, **settings: Any) -> Pyramid:
 
 def test_a_withdrawn_feature_is_gone_from_every_table(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     for each in twice(stand, store):
         arenas = [sealed(each, 1), sealed(each, 2), populating(each), inspect.served(each)]
         for arena in arenas:
@@ -73,7 +73,7 @@ def test_a_withdrawn_feature_is_gone_from_every_table(stand: Stand) -> None:
 
 def test_withdrawing_a_feature_takes_its_groups_along(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("b", why="the law")
+    store.groups.withdraw("b", why="the law")
     assert store.schema.table_names == ("a", "c")
     assert set(cells(populating(store))) == {"", "a", "c"}
 
@@ -82,7 +82,7 @@ def test_tables_that_stay_are_left_as_they_were(stand: Stand) -> None:
     store = full(stand)
     arenas = [sealed(store, 1), populating(store), inspect.served(store)]
     before = [cells(arena) for arena in arenas]
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     store = stand.reopen()
     after = [sealed(store, 1), populating(store), inspect.served(store)]
     for old, arena in zip(before, after, strict=True):
@@ -92,7 +92,7 @@ def test_tables_that_stay_are_left_as_they_were(stand: Stand) -> None:
 def test_the_column_is_gone_from_hot_rows_and_the_old_files_too(stand: Stand) -> None:
     store = full(stand)
     old = stand.files("hot") | stand.files("tables")
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     assert not old & (stand.files("hot") | stand.files("tables"))
     (first, *_) = [table for _, table, _ in inspect.hot(stand.reopen()).batches()]
     assert set(first.column_names) == {"t", "y", "a", "b"}
@@ -101,7 +101,7 @@ def test_the_column_is_gone_from_hot_rows_and_the_old_files_too(stand: Stand) ->
 
 def test_withdrawing_a_group_leaves_the_columns_of_hot_rows(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("a,b", why="not worth it")
+    store.groups.withdraw("a,b", why="not worth it")
     ((_, kept, _),) = inspect.hot(store).batches()
     assert set(kept.column_names) == {"t", "y", "a", "b", "c"}
     assert store.schema.groups == ()
@@ -111,7 +111,7 @@ def test_rows_go_on_being_counted_on_the_same_noise(stand: Stand) -> None:
     store = full(stand)
     hot = with_c(30, stand.clock.now - DAY, 2)
     before = noise(store, populating(store), [hot])
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     more = rows(10, stand.clock.now)
     assert observed(store, more).accepted == 10
     for each in twice(stand, store):
@@ -121,7 +121,7 @@ def test_rows_go_on_being_counted_on_the_same_noise(stand: Stand) -> None:
 
 def test_idempotency_keys_work_after_a_withdrawal(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     for each in twice(stand, store):
         again = with_c(30, stand.clock.now - DAY, 2)
         assert each.observe(again, key="batch 2").accepted == 30
@@ -133,7 +133,7 @@ def test_idempotency_keys_work_after_a_withdrawal(stand: Stand) -> None:
 
 def test_its_share_returns_with_the_next_window(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     stand.clock.pass_(10 * DAY)
     observed(store, rows(5, stand.clock.now))
     lines = {window.number: window.lines for window in store.ledger.report().windows}
@@ -152,13 +152,13 @@ def test_its_share_returns_with_the_next_window(stand: Stand) -> None:
 def test_what_it_cost_stays_in_the_ledger(stand: Stand) -> None:
     store = full(stand)
     before = store.ledger.report()
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     assert store.ledger.report() == before
 
 
 def test_a_record_says_what_was_withdrawn_and_why(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("c", why="article 17")
+    store.groups.withdraw("c", why="article 17")
     record = store.status().deletions[-1]
     assert (record.what, record.why) == ("feature or group 'c'", "article 17")
     assert record.done is not None
@@ -167,7 +167,7 @@ def test_a_record_says_what_was_withdrawn_and_why(stand: Stand) -> None:
 def test_snapshots_that_hold_it_expire(stand: Stand) -> None:
     store = full(stand)
     old = store.snapshot()
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     with pytest.raises(StateError, match="'c' was withdrawn; take a new one"):
         old.featurize(with_c(1, 0.0))
     assert store.featurize(rows(1)).num_rows == 1
@@ -175,15 +175,15 @@ def test_snapshots_that_hold_it_expire(stand: Stand) -> None:
 
 def test_rows_that_still_send_the_column_are_counted_without_it(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("c", why="the law")
+    store.groups.withdraw("c", why="the law")
     assert observed(store, with_c(5, stand.clock.now)).accepted == 5
     assert "c" not in list(inspect.hot(store).batches())[-1][1].column_names
 
 
 def test_shares_may_name_a_table_that_was_withdrawn(stand: Stand) -> None:
     store = full(stand, shares={"c": 5, "a,b": 3})
-    store.withdraw("c", why="the law")
-    store.withdraw("a,b", why="not worth it")
+    store.groups.withdraw("c", why="the law")
+    store.groups.withdraw("a,b", why="not worth it")
     store = stand.reopen()
     stand.clock.pass_(10 * DAY)
     observed(store, rows(5, stand.clock.now))
@@ -192,8 +192,8 @@ def test_shares_may_name_a_table_that_was_withdrawn(stand: Stand) -> None:
 
 def test_a_group_may_be_added_again(stand: Stand) -> None:
     store = full(stand)
-    store.withdraw("a,b", why="not worth it")
-    store.add_group(["a", "b"])
+    store.groups.withdraw("a,b", why="not worth it")
+    store.groups.add(["a", "b"])
     stand.clock.pass_(10 * DAY)
     store.advance()
     observed(store, with_c(20, stand.clock.now))
@@ -207,15 +207,15 @@ def test_a_group_may_be_added_again(stand: Stand) -> None:
 def test_what_is_no_table_cannot_be_withdrawn(stand: Stand, name: str) -> None:
     store = stand.create()
     with pytest.raises(SchemaError):
-        store.withdraw(name, why="a slip")
+        store.groups.withdraw(name, why="a slip")
     assert store.status().deletions == ()
 
 
 def test_the_only_feature_cannot_be_withdrawn(stand: Stand) -> None:
     store = stand.create(ALONE)
-    store.withdraw("a", why="the law")
+    store.groups.withdraw("a", why="the law")
     with pytest.raises(SchemaError, match="is the only one"):
-        store.withdraw("b", why="the law")
+        store.groups.withdraw("b", why="the law")
 
 
 def test_a_withdrawal_that_could_not_be_finished_has_happened_all_the_same(
@@ -224,7 +224,7 @@ def test_a_withdrawal_that_could_not_be_finished_has_happened_all_the_same(
     store = full(stand)
     failing_once(monkeypatch, Catalogue, "truncate_log", StorageError("the log is in use"))
     with pytest.raises(StorageError, match="the log is in use"):
-        store.withdraw("c", why="the law")
+        store.groups.withdraw("c", why="the law")
     assert store.schema.feature_names == ("a", "b")
     assert observed(store, rows(10, stand.clock.now)).accepted == 10
     store.advance()
@@ -242,7 +242,7 @@ def test_a_withdrawal_that_breaks_off_before_it_is_durable_changes_nothing(
     before = cells(populating(store))
     failing_once(monkeypatch, inspect.hot(store), "replace", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
-        store.withdraw("c", why="the law")
+        store.groups.withdraw("c", why="the law")
     assert store.schema == THREE
     assert same(cells(populating(store)), before)
     assert observed(store, with_c(10, stand.clock.now)).accepted == 10
@@ -263,7 +263,7 @@ def test_a_window_whose_sealing_failed_is_not_lost_by_a_withdrawal(
     failing_once(monkeypatch, inspect.table_files(store), "write", StorageError("full"))
     with pytest.raises(StorageError, match="full"):
         store.advance()
-    store.withdraw("b", why="the law")
+    store.groups.withdraw("b", why="the law")
     store = stand.reopen()
     store.advance()
     assert states(store)[1] == ("sealed", 30)

@@ -118,7 +118,7 @@ def test_what_came_before_there_was_a_vault_is_not_missed(stand: Stand) -> None:
     place, stand.vault = stand.vault, None
     stand.create().observe(rows(3))
     store = stand.reopen()
-    store.attach_vault(str(place), CUSTODIAN.public)
+    store.admin.attach_vault(str(place), CUSTODIAN.public)
     store.observe(rows(4))
     vault_of(store).seal()
     assert wrong(store) == []
@@ -127,7 +127,7 @@ def test_what_came_before_there_was_a_vault_is_not_missed(stand: Stand) -> None:
 def test_numbers_that_a_restored_store_leaves_out_are_not_missed(stand: Stand) -> None:
     store = stand.create()
     observed(store, rows(3))
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.close()
     again = Pyramid.restore(stand.folder / "backup", stand.folder / "restored", **stand.given)
     store = stand.held(again)

@@ -47,7 +47,7 @@ class Vaulted:
     def erase(self, person: str, grant: str | None = None, **more: Any) -> list[str]:
         grant = self.grant("erase") if grant is None else grant
         line = {"key": ADA, "broker": self.server.address}
-        return self.store.erase_from_vault(person, grant, **line | more)
+        return self.store.admin.erase_from_vault(person, grant, **line | more)
 
     def people(self) -> list[str]:
         with open_grant(self.grant("read"), ADA, self.server.address) as rows:
@@ -170,7 +170,7 @@ def test_store_without_vault_says_so(folder: Path, vaulted: Vaulted) -> None:
     other = Pyramid.create(folder / "other", PEOPLE, settings, keys=keys, clock=Clock())
     grant, line = vaulted.grant("erase"), {"key": ADA, "broker": vaulted.server.address}
     with other, pytest.raises(StateError, match="no vault"):
-        other.erase_from_vault("anna", grant, **line)
+        other.admin.erase_from_vault("anna", grant, **line)
 
 
 def test_whole_number_erases_its_text_too(vaulted: Vaulted) -> None:

@@ -24,7 +24,7 @@ def _restored(stand: Stand, **settings: Any) -> tuple[Pyramid, str]:
     observed(store, rows(3))
     vault_of(store).seal()
     vault_of(store).carry()
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.clock.pass_(HOUR)
     observed(store, rows(4, stand.clock.now))
     vault_of(store).seal()

@@ -523,7 +523,7 @@ def test_rows_that_the_vault_forgot_are_gone(stand: Stand) -> None:
 def test_rows_from_before_the_vault_are_gone(stand: Stand) -> None:
     place, stand.vault = stand.vault, None
     store = _past_retention(stand)
-    store.attach_vault(str(place), CUSTODIAN.public)
+    store.admin.attach_vault(str(place), CUSTODIAN.public)
     store.observe(rows(3, stand.clock.now))
     vault_of(store).seal()
     assert _layers(store) == (3, 0, 0, 5)
@@ -590,7 +590,7 @@ def test_a_batch_that_waits_while_a_feature_is_withdrawn_is_sealed_without_it(st
     store = stand.create()
     _busy(store)
     observed(store, rows(5))
-    store.withdraw("a", why="asked for")
+    store.groups.withdraw("a", why="asked for")
     vault_of(store).seal()
     (table,) = tables(store)
     assert "a" not in table.column_names
@@ -676,7 +676,7 @@ def test_no_backup_from_before_brings_a_replaced_file_back(
     store.observe(rows(5))
     vault = vault_of(store)
     vault.seal()
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     left = opened(vault, vault.envelopes()[0]).slice(2)
     vault.replace(vault.files()[0].name, [left])
     stand.close()
@@ -705,7 +705,7 @@ def test_a_vault_needs_a_custodian(stand: Stand) -> None:
 
 def test_a_store_keeps_the_vault_it_has(stand: Stand) -> None:
     with pytest.raises(StateError, match="has a vault already"):
-        stand.create().attach_vault(str(stand.folder / "other"), CUSTODIAN.public)
+        stand.create().admin.attach_vault(str(stand.folder / "other"), CUSTODIAN.public)
 
 
 def test_a_backup_has_the_backlog_so_that_a_restored_store_loses_no_sealed_row(
@@ -716,7 +716,7 @@ def test_a_backup_has_the_backlog_so_that_a_restored_store_loses_no_sealed_row(
     store.observe(rows(5))
     stand.clock.pass_(4 * DAY)
     store.advance()  # the rows are in the backlog alone
-    store.backup(stand.folder / "backup")
+    store.admin.backup(stand.folder / "backup")
     stand.close()
     restored = Pyramid.restore(stand.folder / "backup", stand.folder / "restored", **stand.given)
     stand.held(restored)

@@ -46,7 +46,7 @@ def clock(arguments: argparse.Namespace) -> None:
     with opened(arguments, reading=True) as pyramid:
         if arguments.answer is None:
             found, now = pyramid.clock, pyramid.now
-            due = pyramid.due(max(found.system, found.present) / SECOND)
+            due = pyramid.admin.due(max(found.system, found.present) / SECOND)
             if arguments.json:
                 print(json.dumps(found.to_dict() | {"now": now}))
                 return
@@ -56,12 +56,12 @@ def clock(arguments: argparse.Namespace) -> None:
             return
         why = arguments.why or ""
         if arguments.answer == "correct":
-            done = pyramid.correct_clock(why=why)
+            done = pyramid.admin.correct_clock(why=why)
         else:
-            due = pyramid.due(pyramid.clock.system / SECOND)
+            due = pyramid.admin.due(pyramid.clock.system / SECOND)
             if why and due.erases:
                 say_erased(due)
-            done = pyramid.confirm_clock(why=why)
+            done = pyramid.admin.confirm_clock(why=why)
         found, now = pyramid.clock, pyramid.now
     if arguments.json:
         print(json.dumps(found.to_dict() | {"now": now, "done": asdict(done)}))

@@ -90,7 +90,7 @@ def _from_vault(arguments: argparse.Namespace, pyramid: Pyramid, person: str) ->
     from pyramidion.storage.disk import read
 
     key, broker = unlocked(arguments.key, arguments, bare=True), broker_of(arguments)
-    made = pyramid.erase_from_vault(
+    made = pyramid.admin.erase_from_vault(
         person, read(arguments.grant), key=key, broker=broker, why=arguments.why
     )
     return len(made)

@@ -122,8 +122,8 @@ def listed(arguments: argparse.Namespace) -> None:
         if arguments.train and pyramid.models:
             remark(arguments, f"training {several(len(pyramid.models), 'model')}")
             for name in pyramid.models:
-                pyramid.retrain(name)
-        models = pyramid.models
+                pyramid.models.retrain(name)
+        models = dict(pyramid.models.items())
         losses = {name: _loss(pyramid, name) for name in models} if arguments.train else {}
         told = _listing(list(models.values()), losses, arguments)
     print(told)
@@ -134,7 +134,7 @@ def listed(arguments: argparse.Namespace) -> None:
 def _loss(pyramid: Pyramid, name: str) -> Loss | None:
     """How well a model does; None where that cannot be measured."""
     try:
-        return pyramid.loss(name) if pyramid.models[name].available else None
+        return pyramid.models.loss(name) if pyramid.models[name].available else None
     except PyramidionError:  # too few hot rows, or all of one class
         return None
 
@@ -245,7 +245,7 @@ def _added(model: Model) -> str:
 def unregister(arguments: argparse.Namespace) -> None:
     """Forget a model."""
     with opened(arguments) as pyramid:
-        pyramid.unregister(arguments.name)
+        pyramid.models.unregister(arguments.name)
     if arguments.json:
         print(json.dumps({"removed": arguments.name}))
     else:
@@ -260,7 +260,7 @@ def curve(arguments: argparse.Namespace) -> None:
     with opened(arguments, reading=True) as pyramid:
         if arguments.name in pyramid.models:
             remark(arguments, f"training {arguments.name!r} on more and more of the hot rows")
-        found = pyramid.learning_curve(arguments.name, within=arguments.within)
+        found = pyramid.models.learning_curve(arguments.name, within=arguments.within)
         losses, smallest = found.losses, found.smallest  # they go with the store
     if arguments.json:
         told = {"model": arguments.name, "loss": found.loss, "tested": found.tested}

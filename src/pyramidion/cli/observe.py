@@ -104,7 +104,7 @@ def import_files(arguments: argparse.Namespace) -> None:
         history = in_order(files, pyramid.schema)
         if arguments.errors == "refuse":
             _refuse_future(history, pyramid)
-        before, done, pace = pyramid.status(), pyramid.replayed(history), Pace()
+        before, done, pace = pyramid.status(), pyramid.admin.replayed(history), Pace()
         if done:
             remark(arguments, f"{several(done, 'row')} of these were imported before")
         _say_erased(history, pyramid, done)
@@ -147,7 +147,7 @@ def _say_erased(history: Replay, pyramid: Pyramid, done: int) -> None:
     """Say what is in the store and will be past its time when these rows are through."""
     if history.last is not None and done < history.rows:
         last = min(history.last, pyramid.status().clock.present)
-        due = pyramid.due(last / 1_000_000)
+        due = pyramid.admin.due(last / 1_000_000)
         if due.erases:
             say_erased(due)
 
@@ -155,7 +155,7 @@ def _say_erased(history: Replay, pyramid: Pyramid, done: int) -> None:
 def _say_time(arguments: argparse.Namespace, pyramid: Pyramid, after: Status) -> None:
     """Say by which time the store goes on, and what that erases."""
     now = after.clock.present
-    due = pyramid.due(now / 1_000_000)
+    due = pyramid.admin.due(now / 1_000_000)
     if after.clock.follows == "rows":
         remark(arguments, f"the store's time follows these rows, to {date(after.at)} UTC")
         told = "the first rows that are observed move the store to that time"
@@ -226,7 +226,7 @@ def observe(arguments: argparse.Namespace) -> None:
 def _say_history(pyramid: Pyramid) -> None:
     """Say what of an imported history goes when live rows come."""
     clock = pyramid.status().clock
-    due = pyramid.due(clock.present / 1_000_000)
+    due = pyramid.admin.due(clock.present / 1_000_000)
     if clock.follows == "rows" and due.erases:
         say_erased(due)
 

@@ -216,7 +216,7 @@ def predict(arguments: argparse.Namespace) -> None:
         first = list(islice(rows, 1))
         if first:
             remark(arguments, f"training {model.name!r} on the hot rows")
-            pyramid.retrain(model.name)
+            pyramid.models.retrain(model.name)
         tables = (_table(names, answers(model.name, batch)) for batch in chain(first, rows))
         none = pa.schema([(name, kind) for name in names])
         promise = pyramid.snapshot().guarantee.raw()
@@ -228,7 +228,7 @@ def _model(pyramid: Pyramid, arguments: argparse.Namespace) -> Model:
     from pyramidion.config.checks import nearest
     from pyramidion.learn.recipes import estimator_of
 
-    name, models = arguments.name, pyramid.models
+    name, models = arguments.name, dict(pyramid.models.items())
     if name not in models:
         remedy = nearest(name, models) if models else "add it with `pyramidion models add`"
         raise SchemaError(f"there is no model {name!r}; {remedy}")

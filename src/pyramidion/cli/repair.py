@@ -87,7 +87,7 @@ def _share(text: str) -> Fraction:
 def reseed(arguments: argparse.Namespace) -> None:
     """Freeze what was seen."""
     with opened(arguments) as pyramid:
-        done = pyramid.reseed(why=arguments.why)
+        done = pyramid.admin.reseed(why=arguments.why)
     print(json.dumps(asdict(done)) if arguments.json else _did(done))
 
 
@@ -104,8 +104,8 @@ def _did(done: Reseed) -> str:
 def verify(arguments: argparse.Namespace) -> None:
     """Say what is damaged, and mend it where asked."""
     with opened(arguments, reading=not arguments.mend) as pyramid:
-        mended = pyramid.mend() if arguments.mend else []
-        found = pyramid.verify()
+        mended = pyramid.admin.mend() if arguments.mend else []
+        found = pyramid.admin.verify()
     if arguments.json:
         told = {"damaged": found, "mended": mended}
         print(json.dumps({name: [asdict(each) for each in some] for name, some in told.items()}))
@@ -133,7 +133,9 @@ def rebuild(arguments: argparse.Namespace) -> None:
     """Count a window again."""
     with opened(arguments) as pyramid:
         rows = None if arguments.rows is None else _read(arguments.rows, pyramid)
-        done = pyramid.rebuild(arguments.window, rows, why=arguments.why, share=arguments.share)
+        done = pyramid.admin.rebuild(
+            arguments.window, rows, why=arguments.why, share=arguments.share
+        )
     if arguments.json:
         paid = {"charged": float(done.charged), "charged_exact": str(done.charged)}
         print(json.dumps({"window": done.window, "rows": done.rows, "unit": done.unit} | paid))

@@ -136,7 +136,7 @@ def shards(arguments: argparse.Namespace) -> None:
         raise SchemaError("the audit log tells why a shard was removed; give --why")
     with opened(arguments, reading=arguments.remove is None) as pyramid:
         if arguments.remove is not None:
-            pyramid.remove_shard(arguments.remove, why=arguments.why)
+            pyramid.shards.remove(arguments.remove, why=arguments.why)
         found = pyramid.status().shard
         most = pyramid.settings.shards
     if found is None:

@@ -38,9 +38,9 @@ def share(arguments: argparse.Namespace) -> None:
         raise SchemaError("share takes the URL to share tables at, or --stop; give one of them")
     with opened(arguments) as pyramid:
         if arguments.stop:
-            pyramid.unshare()
+            pyramid.publisher.stop()
         else:
-            pyramid.share(url_of(arguments.url))
+            pyramid.publisher.start(url_of(arguments.url))
         shared = pyramid.status().shared
     if arguments.json:
         print(json.dumps({"shared": None if shared is None else shared.at}))

@@ -176,7 +176,7 @@ def add_advance(commands: Commands[Parser]) -> None:
 def advance(arguments: argparse.Namespace) -> None:
     """Do what is due, and say what was done."""
     with opened(arguments, reading=True) as pyramid:  # opening would do it and tell nobody
-        due = pyramid.due()
+        due = pyramid.admin.due()
         if due.erases:
             say_erased(due)
         done = pyramid.advance()
@@ -283,7 +283,7 @@ def _part(text: str) -> Fraction:
 def select_groups(arguments: argparse.Namespace) -> None:
     """Choose groups."""
     with opened(arguments) as pyramid:
-        done = pyramid.select_groups(share=arguments.share)
+        done = pyramid.groups.select(share=arguments.share)
     if arguments.json:
         print(json.dumps(asdict(done) | {"charged": float(done.charged)}))
         return
@@ -301,7 +301,7 @@ def select_groups(arguments: argparse.Namespace) -> None:
 def _show_groups(arguments: argparse.Namespace) -> None:
     """Show the groups; looking makes nothing due."""
     with opened(arguments, reading=True) as pyramid:
-        groups = pyramid.groups()
+        groups = pyramid.groups.status()
     if arguments.json:
         print(json.dumps({"groups": [asdict(group) for group in groups]}))
     elif not groups:
@@ -320,7 +320,7 @@ def group(arguments: argparse.Namespace) -> None:
         _show_groups(arguments)
         return
     with opened(arguments) as pyramid:
-        pyramid.add_group(arguments.features)
+        pyramid.groups.add(arguments.features)
         tables = pyramid.schema.table_names
     name = ",".join(arguments.features)
     if arguments.json:
@@ -332,7 +332,7 @@ def group(arguments: argparse.Namespace) -> None:
 def withdraw(arguments: argparse.Namespace) -> None:
     """Erase a feature or a group."""
     with opened(arguments) as pyramid:
-        pyramid.withdraw(arguments.name, why=arguments.why)
+        pyramid.groups.withdraw(arguments.name, why=arguments.why)
         tables = pyramid.schema.table_names
     if arguments.json:
         print(json.dumps({"withdrawn": arguments.name, "tables": tables}))
@@ -372,7 +372,7 @@ def add_copies(commands: Commands[Parser]) -> None:
 def backup(arguments: argparse.Namespace) -> None:
     """Copy the store, after what is due: an erasure would end the copy."""
     with opened(arguments) as pyramid:
-        copied = pyramid.backup(arguments.target)
+        copied = pyramid.admin.backup(arguments.target)
     if arguments.json:
         print(json.dumps({"backup": str(arguments.target), "bytes": copied}))
     else:

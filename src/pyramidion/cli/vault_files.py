@@ -94,7 +94,7 @@ def attach(arguments: argparse.Namespace) -> None:
 
     custodian = PublicKey.from_text(read(arguments.custodian))
     with opened(arguments) as pyramid:
-        url = pyramid.attach_vault(arguments.vault, custodian).url
+        url = pyramid.admin.attach_vault(arguments.vault, custodian).url
     if arguments.json:
         print(json.dumps({"url": url, "custodian": custodian.fingerprint}))
     else:

@@ -71,7 +71,7 @@ class Filled(Inside):
         self.create(STREAM, SCHEMA_OF_FLIGHTS, **SETTINGS)
         self.create(OTHER)
         self.pyramid = self.service._streams[STREAM].pyramid
-        self.pyramid.attach_vault(str(folder / "vault"), CUSTODIAN.public)
+        self.pyramid.admin.attach_vault(str(folder / "vault"), CUSTODIAN.public)
         for day in range(days):
             self.pyramid.observe(flights(300 + 10 * (day % 7), self.clock.now, day))
             self.clock.pass_(DAY)
@@ -84,10 +84,10 @@ class Filled(Inside):
         now = self.service.now
         told: dict[str, Any] = {"engineer": "Ada", "purpose": "read", "columns": ["carrier"]}
         told |= {"files": 2, "first": now - 5 * SECOND, "last": now}
-        self.pyramid.note("vault.granted", grant="1f" * 8, expires=now + 900 * SECOND, **told)
-        self.pyramid.note("vault.opened", grant="1f" * 8, rows=900, **told)
-        self.pyramid.note("vault.granted", grant="2e" * 8, expires=now + 900 * SECOND, **told)
-        self.pyramid.note("vault.revoked", grant="2e" * 8, held=1)
+        self.pyramid.admin.note("vault.granted", grant="1f" * 8, expires=now + 900 * SECOND, **told)
+        self.pyramid.admin.note("vault.opened", grant="1f" * 8, rows=900, **told)
+        self.pyramid.admin.note("vault.granted", grant="2e" * 8, expires=now + 900 * SECOND, **told)
+        self.pyramid.admin.note("vault.revoked", grant="2e" * 8, held=1)
 
     def browser(self, *roles: str, token: str | None = None, **given: Any) -> httpx.Client:
         """Somebody who is logged in."""

@@ -200,8 +200,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         made.clock.pass_(0 if seed else 10 * 86_400)
         store.advance()
     store.register(HOSTILE, estimator_named("LogisticRegression", {}))
-    store.reseed(why=HOSTILE)
-    store.note("vault.granted", grant=HOSTILE, engineer=HOSTILE, columns=[HOSTILE], purpose="x")
+    store.admin.reseed(why=HOSTILE)
+    store.admin.note(
+        "vault.granted", grant=HOSTILE, engineer=HOSTILE, columns=[HOSTILE], purpose="x"
+    )
     yield made
     made.close()
 

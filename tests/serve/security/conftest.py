@@ -18,7 +18,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     made = Guarded(folder, Limits(stranger_burst=1_000_000))
     made.create(STREAM, OTHER)
     made.fill()
-    made.pyramid(OTHER).attach_vault(str(folder / "vault"), CUSTODIAN.public)
+    made.pyramid(OTHER).admin.attach_vault(str(folder / "vault"), CUSTODIAN.public)
     yield made
     made.close()
 

@@ -184,7 +184,7 @@ def test_a_model_that_could_not_be_trained_is_told(fresh: Callable[..., Guarded]
     assert value(guarded, "retrain_failures", stream=STREAM) == 1
     assert value(guarded, "models", stream=STREAM, state="available") == 1
     assert value(guarded, "models", stream=STREAM, state="unavailable") == 1
-    store.unregister("never")
+    store.models.unregister("never")
     assert value(guarded, "retrain_failures", stream=STREAM) == 0
 
 

@@ -345,7 +345,7 @@ def test_answers_do_not_depend_on_how_vault_files_compress(tmp_path: Path, role:
         made = Guarded(tmp_path / name)
         made.create(STREAM)
         store = made.pyramid()
-        store.attach_vault(str(tmp_path / f"vault of {name}"), CUSTODIAN.public)
+        store.admin.attach_vault(str(tmp_path / f"vault of {name}"), CUSTODIAN.public)
         place = down(store)
         batch = observations(2_000, START)
         store.observe(batch.take([0] * 2_000) if name == "one value" else batch)

@@ -102,7 +102,7 @@ def test_lost_key_file_is_answered_without_its_place(fresh: Makes) -> None:
 
 def test_lost_vault_is_answered_without_its_place(fresh: Makes, tmp_path: Path) -> None:
     guarded = fresh()
-    guarded.pyramid().attach_vault(str(tmp_path / "vault"), CUSTODIAN.public)
+    guarded.pyramid().admin.attach_vault(str(tmp_path / "vault"), CUSTODIAN.public)
     guarded.fill()
     shutil.rmtree(tmp_path / "vault")
     guarded.clock.pass_(10 * DAY)

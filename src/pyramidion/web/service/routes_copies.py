@@ -51,7 +51,7 @@ async def export(call: Call) -> Response:
     """A model for an edge: signed, as raw as its rows (P1), ending as it does; audited."""
     name = model_of(call.pyramid, call.asked("model")).name
     with unexplained(call, name):
-        header, payload = await apart(lambda: call.pyramid.export(name))
+        header, payload = await apart(lambda: call.pyramid.models.export(name))
     data = await apart(lambda: sign(call.service.signer, MODEL, call.stream.name, header, payload))
     await read_by(call, "model")
     about = {"Expires": _date(header["expires"]), "Cache-Control": "no-store"}

@@ -70,7 +70,7 @@ async def register(call: Call) -> Response:
 async def unregister(call: Call) -> Response:
     """Forget a model and its recipe."""
     name = model_of(call.pyramid, call.asked("model")).name
-    await apart(lambda: call.pyramid.unregister(name))
+    await apart(lambda: call.pyramid.models.unregister(name))
     return answer({"removed": name})
 
 
@@ -80,14 +80,14 @@ async def unregister(call: Call) -> Response:
 async def retrain(call: Call) -> Response:
     """Train a model again now; what serves goes on until it is ready."""
     name = model_of(call.pyramid, call.asked("model")).name
-    return answer(told(await apart(lambda: call.pyramid.retrain(name)), call.caller))
+    return answer(told(await apart(lambda: call.pyramid.models.retrain(name)), call.caller))
 
 
 @routes.add("GET", "/streams/{stream}/models/{model}/loss", "train", gives=json_of(named("Loss")))
 async def loss(call: Call) -> Response:
     """A model's loss on the newest hot rows, beside the prior's: raw (P1), drop it when they go."""
     name = model_of(call.pyramid, call.asked("model")).name
-    found = await apart(lambda: call.pyramid.loss(name))
+    found = await apart(lambda: call.pyramid.models.loss(name))
     await read_by(call, "loss")
     about = {"model": name, "loss": found.model, "prior": found.prior, "gain": found.gain}
     about |= {"kind": found.kind, "tested": found.tested, "at": found.at}

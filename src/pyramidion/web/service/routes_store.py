@@ -136,7 +136,7 @@ async def withdraw(call: Call) -> Response:
     name, why = call.asked("table"), call.query("why")
     if not why:
         raise SchemaError("a withdrawal needs a reason for the deletion record; add ?why=")
-    await apart(lambda: call.pyramid.withdraw(name, why=why))
+    await apart(lambda: call.pyramid.groups.withdraw(name, why=why))
     return answer({"withdrawn": name, "tables": call.pyramid.schema.table_names})
 
 
@@ -148,7 +148,7 @@ async def groups(call: Call) -> Response:
 
 def _groups(call: Call) -> dict[str, object]:
     pyramid = call.pyramid
-    told = [asdict(group) for group in pyramid.groups()]
+    told = [asdict(group) for group in pyramid.groups.status()]
     return {"groups": [list(group) for group in pyramid.schema.groups], "trials": told}
 
 
@@ -165,7 +165,7 @@ async def add_group(call: Call) -> Response:
     asked = object_from(body, kind_of(call.request), ("features",)).get("features")
     if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
         raise FormatError("features must be a list of names; send at least two")
-    await apart(lambda: call.pyramid.add_group(asked))
+    await apart(lambda: call.pyramid.groups.add(asked))
     return answer(await apart(lambda: _groups(call)))
 
 
@@ -183,7 +183,7 @@ async def select_groups(call: Call) -> Response:
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise FormatError("share must be a number above 0 and at most 1; send it, or {} for 1")
     part = Fraction(repr(share))
-    done = await apart(lambda: call.pyramid.select_groups(share=part))
+    done = await apart(lambda: call.pyramid.groups.select(share=part))
     return answer(asdict(done) | {"charged": float(done.charged)})
 
 
@@ -313,7 +313,10 @@ async def settle_clock(call: Call) -> Response:
     """Say which clock is right where they disagree; then what is due is done."""
     body = await body_of(call.request, call.service.limits)
     told = object_from(body, kind_of(call.request), ("answer", "why"))
-    verbs = {"confirm": call.pyramid.confirm_clock, "correct": call.pyramid.correct_clock}
+    verbs = {
+        "confirm": call.pyramid.admin.confirm_clock,
+        "correct": call.pyramid.admin.correct_clock,
+    }
     settle, why = verbs.get(str(told.get("answer"))), told.get("why")
     if settle is None or not isinstance(why, str) or not why:
         raise FormatError('send {"answer": "confirm", "why": "..."}; the answer may be "correct"')
@@ -334,4 +337,4 @@ async def reseed(call: Call) -> Response:
     why = object_from(body, kind_of(call.request), ("why",)).get("why")
     if not isinstance(why, str) or not why:
         raise FormatError('a reseed needs a reason; send {"why": "..."}')
-    return answer(asdict(await apart(lambda: call.pyramid.reseed(why=why))))
+    return answer(asdict(await apart(lambda: call.pyramid.admin.reseed(why=why))))

@@ -125,7 +125,7 @@ def asked_for(call: Call) -> Wanted:
 async def read_by(call: Call, what: str) -> None:
     """Have the audit log say who reads raw data, before any leaves; if it cannot, none does."""
     by, token = call.caller.name, call.caller.id
-    await apart(lambda: call.pyramid.note("rows.read", by=by, token=token, what=what))
+    await apart(lambda: call.pyramid.admin.note("rows.read", by=by, token=token, what=what))
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def unexplained(call: Call, model: str) -> Iterator[None]:
 
 def model_of(pyramid: Pyramid, name: str) -> Model:
     """A registered model."""
-    models = pyramid.models
+    models = dict(pyramid.models.items())
     if name not in models:
         remedy = nearest(name, models) if models else "register it first"
         raise MissingError(f"there is no model of this name; {remedy}")

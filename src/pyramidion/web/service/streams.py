@@ -101,7 +101,7 @@ class Stream:
     def card(self, signer: Ed25519PrivateKey) -> tuple[bytes, int]:
         """What opens the tables that are shared now, signed; and when it ends."""
         snapshot, now = self.pyramid.snapshot(), self.now
-        return self.pyramid.card(stream=self.name, signer=signer), _ends(snapshot, now)
+        return self.pyramid.publisher.card(stream=self.name, signer=signer), _ends(snapshot, now)
 
     def typical_counts(self) -> dict[str, float]:
         """How large the counts of the tables are that are served now; of none, nothing."""
@@ -126,7 +126,7 @@ class Stream:
         try:
             self.pyramid.advance()
             if self._looks % KEY_LOOKS == 0 or self.reason == "keys":
-                self.pyramid.refuse_lost_key()
+                self.pyramid.admin.check_key_holder()
             self._looks += 1
             problem = self.pyramid.clock.problem
             self._note("clock" if problem else "", problem, problem)
