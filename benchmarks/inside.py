@@ -2,8 +2,8 @@
 
 Started by the benchmark of the service instead of `pyramidion serve`; writes medians in
 microseconds, of rows ("0") and vectors ("1"), to the file that TIMES names, once a second: what
-unmarshalling, featurizing and predicting took. One kernel does all three for a row, so its first
-parts are timed alone, when nobody asks: from JSON to keys, and from JSON to features.
+unmarshalling, featurizing and predicting took. The parts of a row are timed again, alone, while no
+request is answered.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any
 
 from pyramidion.cli import run as run_program
 from pyramidion.counts.snapshot import Snapshot
-from pyramidion.learn.answers import Answers
+from pyramidion.learn.models import Model
+from pyramidion.web.bodies import JSON, json_from
 from pyramidion.web.service import routes_predictions
+from pyramidion.web.service.routing import Call
 
 TIMES = "PYRAMIDION_BENCH_TIMES"
 
@@ -57,11 +59,11 @@ def _saying(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keeping(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Asking by a row that keeps which one it was."""
+    """Predicting one row that keeps which one it was."""
 
-    def asked(answers: Answers, body: bytes, snapshot: Snapshot) -> Any:
-        _row[:] = [(snapshot, body)]
-        return function(answers, body, snapshot)
+    def asked(call: Call, model: Model, body: bytes) -> Any:
+        _row[:] = [(call.pyramid.snapshot(), body)]
+        return function(call, model, body)
 
     return asked
 
@@ -71,10 +73,12 @@ def _tell(path: Path) -> None:
         time.sleep(1)
         if all(map(len, _said)) and _row and _read:
             ((snapshot, body),) = _row
-            keys = _repeated(snapshot._json.keys, body)
-            made = _repeated(snapshot.vector_of_json, body)
+            decoded = _repeated(lambda body: json_from(body, JSON), body)
+            made = _repeated(
+                lambda body, of=snapshot: of.featurize_one(json_from(body, JSON)), body
+            )
             row, vector = _median(_said[0]), _median(_said[1])
-            parts = (keys, max(0.0, made - keys), max(0.0, row - made))
+            parts = (decoded, max(0.0, made - decoded), max(0.0, row - made))
             path.write_text(json.dumps({0: parts, 1: (_median(_read), 0.0, vector)}))
 
 
@@ -94,7 +98,7 @@ def _median(took: list[float]) -> float:
 def run() -> None:
     """Serve."""
     vars(routes_predictions)["_features"] = _reading(routes_predictions._features)
-    type.__setattr__(Answers, "proba_json", _keeping(Answers.proba_json))
+    vars(routes_predictions)["_one"] = _keeping(routes_predictions._one)
     vars(routes_predictions)["_asked"] = _saying(routes_predictions._asked)
     threading.Thread(target=_tell, args=(Path(os.environ[TIMES]),), daemon=True).start()
     run_program()

@@ -33,10 +33,9 @@ from pyramidion.errors import ObservationError
 from pyramidion.learn.frames import frame_of
 from pyramidion.rows.containers import joined
 from pyramidion.rows.files import DataFile, TextFile
-from pyramidion.rows.json_rows import JsonRows
 from pyramidion.rows.observations import Door
 from pyramidion.storage import records
-from pyramidion.web.bodies import JSON
+from pyramidion.web.bodies import JSON, json_from
 from pyramidion.web.client.rows import body_of
 from pyramidion.web.limits import Limits
 from pyramidion.web.service.csv_bodies import CSV
@@ -258,7 +257,9 @@ def test_one_row_alone_has_the_keys_that_it_has_in_a_batch(row: Row) -> None:
 
     wanted = told(lambda: DOOR.rows([features]).matrix(0, 1))
     assert told(lambda: encoder.one(features)) == wanted
-    assert told(lambda: JsonRows(encoder).keys(json.dumps(features).encode())) == wanted
+    with contextlib.suppress(ValueError):  # JSON has no NaN
+        body = json.dumps(features, allow_nan=False).encode()
+        assert told(lambda: encoder.one(json_from(body, JSON))) == wanted
     with contextlib.suppress(pa.ArrowException, OverflowError):
         batch = pa.RecordBatch.from_pylist([features])
         narrow = encoder.one_arrow(batch)

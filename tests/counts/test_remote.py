@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,15 +59,13 @@ def test_features_are_equal_to_the_last_bit(given: dict[str, Any]) -> None:
     assert equal(far.array(rows), near.array(rows))
     for row in rows.slice(0, 20).to_pylist():
         assert equal(far.featurize_one(row), near.featurize_one(row))
-        body = json.dumps(row).encode()
-        assert equal(far.featurize_json(body), near.featurize_json(body))
 
 
 def test_a_row_is_fetched_in_one_call() -> None:
     far = Far(snapshot_of(2_000))
     row = rows_of(1).to_pylist()[0]
     far.snapshot.featurize_one(row)
-    far.snapshot.featurize_json(json.dumps(row).encode())
+    far.snapshot.featurize_one(rows_of(1).slice(0, 1).to_batches()[0])
     cells = sum(table.rows for table in far._arena.layout.tables[1:])
     assert far.calls == [cells, cells]
 

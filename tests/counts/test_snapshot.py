@@ -104,12 +104,8 @@ def test_all_doors_give_the_same_features(given: dict[str, Any]) -> None:
         np.testing.assert_array_equal(snapshot.featurize_one(row), array[i])
         batch = rows.slice(i, 1).to_batches()[0]
         np.testing.assert_array_equal(snapshot.featurize_one(batch), array[i])
-        body = json.dumps(row).encode()
-        np.testing.assert_array_equal(snapshot.featurize_json(body), array[i])
-        nested = json.dumps(row | {"more": []}).encode()  # not for the kernel
-        np.testing.assert_array_equal(snapshot.featurize_json(nested), array[i])
-        assert type(snapshot.vector_of_json(bytearray(body))) is np.ndarray
-        np.testing.assert_array_equal(snapshot.vector_of_json(memoryview(body)), array[i])
+        more = json.loads(json.dumps(row | {"more": []}))
+        np.testing.assert_array_equal(snapshot.featurize_one(more), array[i])
     checked = snapshot._door.rows(rows)
     np.testing.assert_array_equal(snapshot.array(checked), array)
     keys = checked.matrix(0, 60)
@@ -190,8 +186,6 @@ def test_an_expired_snapshot_holds_nothing_and_answers_nothing() -> None:
     for ask in (
         lambda: snapshot.featurize(rows_of(3)),
         lambda: snapshot.featurize_one(row),
-        lambda: snapshot.featurize_json(b"{}"),
-        lambda: snapshot.vector_of_json(b"{}"),
         lambda: snapshot.featurize_keys(keys),
         lambda: snapshot.without(door.observations(rows_of(3))),
     ):
@@ -217,7 +211,6 @@ def outputs(snapshot: Snapshot) -> list[NDArray[np.float32]]:
         snapshot.featurize_keys(snapshot._door.rows(rows).matrix(0, 5)),
         snapshot.featurize_one(rows.to_pylist()[0]),
         snapshot.featurize_one(rows.slice(0, 1).to_batches()[0]),
-        snapshot.featurize_json(json.dumps(rows.to_pylist()[0]).encode()),
     ]
 
 

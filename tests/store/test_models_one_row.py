@@ -50,18 +50,17 @@ def test_one_row_of_features_is_answered_as_the_row_is(store: Pyramid, estimator
 
 @pytest.mark.parametrize("only", [None, ["b"]])
 @pytest.mark.parametrize("estimator", MODELS, ids=str)
-def test_a_row_in_json_is_answered_as_its_features_are(
-    store: Pyramid, estimator: Any, only: Any
-) -> None:
+def test_one_row_is_answered_as_its_features_are(store: Pyramid, estimator: Any, only: Any) -> None:
     model, snapshot = store.register("m", estimator, label="bit", only=only), store.snapshot()
-    for body in (b'{"a": "3", "b": "y"}', b'{"b": "y", "a": "\\u0033", "other": [1]}'):
-        found = model.proba_json(body, snapshot)
-        assert np.array_equal(found, model.proba_one(snapshot.featurize_one(ROW), snapshot))
+    wanted = model.proba_one(snapshot.featurize_one(ROW), snapshot)
+    for row in (ROW, {"b": "y", "a": 3, "other": [1]}):
+        assert np.array_equal(model.proba_one(snapshot.featurize_one(row), snapshot), wanted)
+    assert np.array_equal(model.predict_proba(snapshot, ROW)[0], wanted)
     with pytest.raises(ObservationError):
-        model.proba_json(b'{"a": "3"}', snapshot)
+        snapshot.featurize_one({"a": "3"})
     snapshot.expire("it is over")
     with pytest.raises(ExpiredError):
-        model.proba_json(b'{"a": "3", "b": "y"}', snapshot)
+        snapshot.featurize_one(ROW)
 
 
 def test_with_the_snapshot_a_model_picks_its_own_features(store: Pyramid) -> None:

@@ -348,7 +348,7 @@ VERBS: dict[type, dict[str, str]] = {
     Snapshot: {
         **dict.fromkeys(("featurize", "featurize_one", "featurize_keys", "array"), PAID),
         "typical_counts": PAID,  # of its noisy cells alone
-        **dict.fromkeys(("featurize_json", "vector_of_json", "through", "estimates"), PAID),
+        "estimates": PAID,
         **dict.fromkeys(("expired", "expires", "made", "holds", "parts", "tables"), PUBLIC),
         "encoder": "makes keys by the stream's secret, of rows that one has",
         "values": "of rows that one has, in columns by the stream's secret",

@@ -6,17 +6,22 @@ does not wait for the compiler.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 
-from pyramidion.config.schema import Categorical, Continuous, Label, Schema
+from pyramidion.config.schema import Categorical, Label, Schema
 from pyramidion.config.settings import Settings
 from pyramidion.counts.key_counts import KeyCounts
 from pyramidion.counts.selection import Coded
 from pyramidion.learn.counting import Counting
-from pyramidion.learn.warming import KINDS, predict, sample_rows, sample_schema, sample_settings
+from pyramidion.learn.warming import (
+    KINDS,
+    plain_schema,
+    predict,
+    sample_rows,
+    sample_schema,
+    sample_settings,
+)
 from pyramidion.rows.observations import Door
 from pyramidion.store.contributions import LEAST, People
 
@@ -44,14 +49,9 @@ def warm() -> None:
         narrow = one.drop_columns(["view", "coded", "exact", "day", "time"]).to_batches()[0]
         snapshot.featurize_one(one.to_pylist()[0])
         snapshot.featurize_one(one.to_batches()[0])
-        snapshot.featurize_json(json.dumps(one.to_pylist()[0], default=str).encode())
         snapshot.without(counting.door.observations(rows))
         snapshot.estimates.counts(1, np.arange(3, dtype=np.uint64))
-        plain = Schema(
-            features=[Categorical("text"), Categorical("whole"), Continuous("binned", edges=[0.5])],
-            label=Label("y", classes=[0, 1]),
-        )
-        fresh = Counting(plain, settings)
+        fresh = Counting(plain_schema(), settings)
         fresh.add(fresh.door.observations(rows), threads=1)
         fresh.snapshot().featurize_one(narrow)
         fresh.snapshot().featurize_one({"text": "a", "whole": "b", "binned": 1})

@@ -51,14 +51,13 @@ from numpy.typing import NDArray
 
 from pyramidion.config.schema import Label, Schema
 from pyramidion.config.settings import Settings
-from pyramidion.counts import estimate_kernels, row_kernels
+from pyramidion.counts import estimate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.columns import Columns
 from pyramidion.counts.dispersion import MAD, Scatter, noise_of_rates
 from pyramidion.counts.estimate_kernels import MADE_PARTS
 from pyramidion.counts.layout import Table
 from pyramidion.errors import StateError
-from pyramidion.rows.json_rows import JsonRows
 from pyramidion.rows.packed_kernels import Bundle
 
 Floats = NDArray[np.float64]
@@ -370,10 +369,6 @@ class Estimates:
         if bad:
             self.refuse_code(bad)
 
-    def one_json(self, rows: JsonRows) -> OneRow | None:
-        """What makes features of a row in JSON; None where only the slow way does."""
-        return None if rows.sought is None else OneRow(self, self._one, rows, rows.sought)
-
     def refuse_code(self, table: int) -> None:
         """Raise what a kernel found: a dense table was asked for a code it lacks."""
         spec = self._arena.layout.tables[table]
@@ -430,23 +425,3 @@ def numbered(keys: NDArray[np.uint64], tables: Sequence[int] | None) -> NDArray[
     """The rows of the plan that keys are of; tables are numbered without its first."""
     given = range(len(keys)) if tables is None else tables
     return np.array(given, dtype=np.int64) + 1
-
-
-class OneRow(Bundle):
-    """What a kernel needs for the features of a row in JSON: bundles in a bundle, all kept by it.
-
-    It holds addresses of this process, and is neither copied nor pickled.
-    """
-
-    def __init__(self, estimates: Estimates, one: Bundle, rows: JsonRows, sought: Bundle) -> None:
-        tables = np.array([rows.tables], dtype=np.int64)
-        super().__init__(rows.plans.places, sought.places, one.places, tables)
-        self._kept = estimates, one, rows, sought
-
-    def __reduce__(self) -> Any:
-        raise StateError("addresses are of one process; make it anew from the estimates")
-
-    def write(self, body: bytes, out: NDArray[np.float32]) -> int:
-        """Write the features; 0, or GIVEN_UP, or the table that lacks a code."""
-        bad: int = row_kernels.estimate_json(self.places, body, out)
-        return bad

@@ -22,7 +22,6 @@ from pyramidion.counts.columns import Columns
 from pyramidion.counts.estimates import Estimates, Studied, numbered
 from pyramidion.counts.layout import Layout
 from pyramidion.errors import StateError
-from pyramidion.rows.json_rows import JsonRows
 
 Indices = NDArray[np.int64]
 Fetch = Callable[[Indices, Indices], Sequence[bytes | memoryview]]
@@ -77,9 +76,6 @@ class RemoteEstimates(Estimates):
         with self._filling:
             self._near.fill(where, cells)
             super().one(keys, out)
-
-    def one_json(self, rows: JsonRows) -> None:
-        """Nothing makes features of a row in JSON at once: its cells are read first."""
 
     def features(
         self,

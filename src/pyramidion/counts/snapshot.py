@@ -6,7 +6,7 @@ how counts become probabilities, and the guarantee it carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,6 @@ from pyramidion.counts.values import values_of
 from pyramidion.errors import ExpiredError, ObservationError, StateError
 from pyramidion.rows.encoding import Encoder
 from pyramidion.rows.hashing import Keys
-from pyramidion.rows.json_kernels import GIVEN_UP
-from pyramidion.rows.json_rows import JsonRows
 from pyramidion.rows.observations import Door, Observations, Rows
 
 if TYPE_CHECKING:
@@ -94,7 +92,6 @@ class Snapshot:
         self._door = door
         self._arena = arena
         self._source = arena if source is None else source
-        self._json = JsonRows(door.encoder)
         self._columns = Columns(door.schema, door.settings, door.encoder.shapes)
         self._width = len(self._columns.names)
         self.guarantee = guarantee
@@ -104,7 +101,6 @@ class Snapshot:
             self.estimates = Estimates(*given, studied=studied)
         else:
             self.estimates = RemoteEstimates(*given, studied=studied, fetch=fetch)
-        self._row = self.estimates.one_json(self._json)
         self.made = made
         """When the service signed this copy, in microseconds since 1970; 0: not a signed copy."""
         self.expires = expires
@@ -118,7 +114,6 @@ class Snapshot:
         vars(self).pop("_arena", None)
         vars(self).pop("_source", None)
         vars(self).pop("estimates", None)
-        self._row = None
 
     @property
     def expired(self) -> bool:
@@ -188,38 +183,6 @@ class Snapshot:
         else:
             keys = self._door.encoder.one(row)
         return self._one(estimates, keys)
-
-    def featurize_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
-        """Features of one row, given as the bytes of a flat JSON object: those of its dict."""
-        return Features.of(self.vector_of_json(body), self.guarantee)
-
-    def vector_of_json(self, body: bytes | bytearray | memoryview) -> NDArray[np.float32]:
-        """The same as a bare array, for who has them for a moment: it takes half the time."""
-        estimates, row = self._fresh(), self._row
-        out, told = np.empty(self._width, dtype=np.float32), bytes(body)
-        bad = GIVEN_UP if row is None else row.write(told, out)
-        if bad == GIVEN_UP:
-            estimates.one(self._json.slowly(told), out)
-        elif bad:
-            estimates.refuse_code(bad)
-        return out
-
-    def through(self, kernel: Callable[..., Any], body: bytes, *more: Any) -> bool:
-        """Whether a kernel could go on from a row in JSON: it is given what makes its features.
-
-        What that is stays until it is done, should the snapshot expire meanwhile.
-        """
-        self._fresh()
-        row = self._row
-        return row is not None and bool(kernel(row.places, body, *more))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_row": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if "estimates" in state:
-            self._row = self.estimates.one_json(self._json)
 
     def _one(self, estimates: Estimates, keys: Keys) -> NDArray[np.float32]:
         out = np.empty(self._width, dtype=np.float32)
@@ -297,7 +260,6 @@ class Snapshot:
         raw = copy(self)
         raw._arena = raw._source = self._arena.without(batches, threads)
         raw.estimates = estimates.on(raw._arena)
-        raw._row = raw.estimates.one_json(raw._json)
         raw.guarantee = self.guarantee.raw()
         return raw
 

@@ -70,15 +70,6 @@ class Answers:
             found = self._chances(row.reshape(1, -1))[0]
         return found
 
-    def proba_json(self, body: bytes, snapshot: Snapshot) -> NDArray[np.float64]:
-        """The same for one row in JSON, with the features that a snapshot gives."""
-        found = None
-        if self.quick is not None and columns(self.names, snapshot) is None:
-            found = self.quick.chances_of_json(snapshot, body)
-        if found is None:
-            found = self.proba_one(snapshot.vector_of_json(body), snapshot)
-        return found
-
     def _chances(self, X: NDArray[np.float32]) -> NDArray[np.float64]:
         if len(X) == 1 and self.quick is not None:
             found = self.quick.chances(X[0])

@@ -1,9 +1,9 @@
 """One row through a linear classifier: what scikit-learn computes, without what it checks.
 
 scikit-learn looks every row over, several times in a pipeline, which takes twenty times as long as
-multiplying it. Here one kernel does it, for a row in JSON the same that makes its features. Sums
-are in doubles: scikit-learn's answer, but for the digits that it loses where it sums in single
-precision. An answer that is not finite is left to scikit-learn.
+multiplying it. Here one kernel does it. Sums are in doubles: scikit-learn's answer, but for the
+digits that it loses where it sums in single precision. An answer that is not finite is left to
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyramidion.config.checks import Value
-from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn import linear_kernels as kernels
 from pyramidion.rows.packed_kernels import Bundle
 
@@ -75,15 +74,6 @@ class Linear:
             return None
         out = np.empty(self.size)
         return out if kernels.chances_of(self._numbers.places, features, out) else None
-
-    def chances_of_json(self, snapshot: Snapshot, body: bytes) -> NDArray[np.float64] | None:
-        """The same of a row in JSON, of which it takes all features that a snapshot gives.
-
-        None also where its features are not made the quick way.
-        """
-        out = np.empty(self.size)
-        given = self.width, self._numbers.places, out
-        return out if snapshot.through(kernels.chances_of_json, body, *given) else None
 
 
 def _steps(estimator: Any) -> list[Any]:

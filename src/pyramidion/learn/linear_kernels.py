@@ -1,7 +1,7 @@
-"""One row through a linear classifier, from its features or at once from JSON. Arrays in and out.
+"""The features of one row through a linear classifier. Arrays in and out.
 
-Sums are taken in doubles, whatever the model learned in. As in `pyramidion.counts.row_kernels` the
-GIL is kept, since who lets go of it for a few microseconds waits for hundreds.
+Sums are taken in doubles, whatever the model learned in. The GIL is kept, unlike in bulk: a thread
+that releases it for a few microseconds may wait hundreds to get it back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pyramidion.counts.row_kernels import estimate_json
 from pyramidion.rows.packed_kernels import matrix, vector
 
 # What the kernels find in a model's bundle: what is taken off and divided by, scaler × column; the
@@ -54,12 +53,3 @@ def chances_of(model: Any, features: Any, out: Any) -> Any:
     for k in range(outputs):
         out[places[k]] = scores[k] / total
     return True
-
-
-@njit(cache=True)
-def chances_of_json(rows: Any, row: Any, width: Any, model: Any, out: Any) -> Any:
-    """`estimate_json` and `chances_of` the features; False where either cannot."""
-    features = np.empty(width, dtype=np.float32)
-    if estimate_json(rows, row, features) != 0:
-        return False
-    return chances_of(model, features, out)

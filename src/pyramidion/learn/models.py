@@ -179,10 +179,6 @@ class Model:
         """
         return self._answers().proba_one(features, snapshot)
 
-    def proba_json(self, body: bytes, snapshot: Snapshot) -> NDArray[np.float64]:
-        """The same for one row in JSON, with the features that a snapshot gives."""
-        return self._answers().proba_json(body, snapshot)
-
     def _answers(self) -> Answers:
         fitted = self.learned()
         return Answers(self.name, fitted.estimator, fitted.names, self.classes, fitted.quick)

@@ -8,7 +8,6 @@ once, in a thread, with a few rows that are nobody's.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -66,26 +65,32 @@ def sample_schema(weight: str | None) -> Schema:
     )
 
 
+def plain_schema() -> Schema:
+    """A schema of text and numbers, whose rows are packed at once."""
+    return Schema(
+        features=[Categorical("text"), Categorical("whole"), Continuous("binned", edges=[0.5])],
+        label=Label("y", classes=[0, 1]),
+    )
+
+
 def sample_settings(delta: float, most: int) -> Settings:
     """Settings of a small table."""
     return Settings(epsilon=1.0, delta=delta, buckets=1024, max_rows_per_window=most, p_min=0.1)
 
 
 def predict(snapshot: Snapshot) -> None:
-    """One row through a linear model, from its features and from JSON."""
+    """The features of one row through a linear model."""
     width = len(snapshot.names)
     X = np.arange(2 * width, dtype=np.float32).reshape(2, width)
     model = Linear.of(LogisticRegression().fit(X, [0, 1]), (0, 1))
     if model is not None:
         model.chances(X[0])
-        model.chances_of_json(snapshot, b"{}")
 
 
 def warm_answers() -> Iterator[None]:
     """Call every kernel that answers requests; pauses now and then for whoever wants to stop."""
     rows = sample_rows(100)
     one = rows.slice(0, 1).to_pylist()[0]
-    body = json.dumps(one, default=str).encode()
     for delta, weight, most in KINDS:
         counting = Counting(sample_schema(weight), sample_settings(delta, most))
         yield
@@ -97,7 +102,10 @@ def warm_answers() -> Iterator[None]:
         yield
         snapshot.featurize_one(one)
         yield
-        snapshot.featurize_json(body)
-        yield
         predict(snapshot)
         yield
+    plain = Counting(plain_schema(), sample_settings(*KINDS[0][::2]))
+    yield
+    plain.add(plain.door.observations(rows), threads=1)
+    plain.snapshot().featurize_one({"text": "a", "whole": "b", "binned": 1})
+    yield

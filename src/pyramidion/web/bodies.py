@@ -96,7 +96,7 @@ def json_from(body: bytes, kind: str, spoken: Sequence[str] = (JSON,)) -> Any:
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise FormatError("the body is not valid JSON; see what sends it") from None
+        raise FormatError("the body is not valid JSON") from None
 
 
 def object_from(body: bytes, kind: str, known: Iterable[str]) -> dict[str, Any]:
