@@ -19,13 +19,9 @@ The parser itself refuses the rest: two lengths, folded fields, bare line feeds,
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import JSON, shaped
@@ -43,34 +39,13 @@ HEADERS = (
     "cache-control: no-store\r\nconnection: close\r\n\r\n"
 )
 
-Begun = tuple[RequestResponseCycle, Any]
-"""A request on its connection, and the app that answers it."""
-
-
-class Lane(Protocol):
-    """A shorter way for some requests, past the app."""
-
-    def wants(self, cycle: RequestResponseCycle) -> bool:
-        """Whether a request may be for it, by its first line."""
-
-    def small(self, cycle: RequestResponseCycle) -> bool:
-        """Whether the body of a request, which is not there yet, will be one for it."""
-
-    def take(self, cycle: RequestResponseCycle) -> bool:
-        """Have a request answered that is there as a whole; False where that is for others."""
-
-
 VERSIONS = ("1.0", "1.1")
 PIPELINED = 100
 """Requests of one connection that wait for the answer to an earlier one; each takes memory."""
-SOON = 0.05
-"""Seconds that a small body may take behind its header: most clients send them one by one."""
 
 
-def connections(
-    limits: Limits, lane: Lane | None = None, room: Room | None = None
-) -> type[HttpToolsProtocol]:
-    """The kind of connections that keep to some limits; what a lane takes goes its way.
+def connections(limits: Limits, room: Room | None = None) -> type[HttpToolsProtocol]:
+    """The kind of connections that keep to some limits.
 
     Without a ``room`` they have one of their own.
     """
@@ -89,11 +64,6 @@ def connections(
         _pending = 0
         """Bytes that came since a header, a part of a body or its end was whole."""
         _in_body = False
-        _begun: Begun | None = None
-        """A request that may be for the lane; known once all that came with it is read."""
-        _late: asyncio.TimerHandle | None = None
-        """Ends the wait for its body."""
-        _beginning = False
         _malformed = False
         """Whether the bytes behind a whole request are not HTTP; refused after its answer."""
 
@@ -111,8 +81,7 @@ def connections(
             places.leave(self)
             super().connection_lost(exc)
             self._unset_keepalive_if_required()
-            self._begun = None
-            for timer in (self._looking, self._unread, self._late):
+            for timer in (self._looking, self._unread):
                 if timer is not None:
                     timer.cancel()
 
@@ -132,7 +101,6 @@ def connections(
                 return
             self._pending += len(data)
             super().data_received(data)
-            self._begin()
             if self._pending > limits.header_bytes and not self.transport.is_closing():
                 self.send_400_response("")
 
@@ -165,47 +133,6 @@ def connections(
                 or (not hosts and version == "1.1")
                 or (bool(codings) and (version == "1.0" or codings != [b"chunked"]))
             )
-
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-            """Begin to answer, or wait for what came with it."""
-            if lane is not None and lane.wants(cycle):
-                self._begun = cycle, app
-            else:
-                super()._start_asgi_task(cycle, app)
-
-        def _begin(self) -> None:
-            """Answer what waited: by the lane, if that is all of it and nothing is odd."""
-            if self._beginning:  # what is answered at once begins the next one: not one in another
-                return
-            self._beginning = True
-            try:
-                while self._begun is not None and not self._awaited(self._begun[0]):
-                    (cycle, app), self._begun = self._begun, None
-                    if lane is None or cycle.more_body or not lane.take(cycle):
-                        super()._start_asgi_task(cycle, app)
-            finally:
-                self._beginning = False
-
-        def _awaited(self, cycle: RequestResponseCycle) -> bool:
-            """Whether the body of a request is waited for; it is once, and not for long."""
-            if not cycle.more_body:
-                self._wait_no_more()
-            elif self._late is None and lane is not None and lane.small(cycle):
-                if self.transport.is_closing():
-                    return False
-                self._late = self.loop.call_later(SOON, self._begin_late)
-            return self._late is not None
-
-        def _wait_no_more(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
-
-        def _begin_late(self) -> None:
-            """Answer it by the app, which has more patience and bounds it."""
-            self._late, begun, self._begun = None, self._begun, None
-            if begun is not None:
-                super()._start_asgi_task(*begun)
 
         def on_body(self, body: bytes) -> None:
             """Take a part of the body."""
@@ -248,7 +175,6 @@ def connections(
             if last:
                 places.rest(self)
             super().on_response_complete()
-            self._begin()
             if self._malformed and last and not self.transport.is_closing():
                 self._refuse_malformed()
 

@@ -26,7 +26,6 @@ from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from pyramidion.web.service.access import ROLES, Tokens
 from pyramidion.web.service.app import create_app
-from pyramidion.web.service.lane import Lane
 from pyramidion.web.service.service import Service
 from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
 from tests.waiting import PATIENCE, wait_for
@@ -134,10 +133,10 @@ class Listening:
         self.socket = bound("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         limits = guarded.service.limits
-        self.lane, self.room = Lane(guarded.service), Room(lambda: limits.connections)
+        self.room = Room(lambda: limits.connections)
         config = uvicorn.Config(
             guarded.app,
-            http=kind(connections(limits, self.lane, self.room)),
+            http=kind(connections(limits, self.room)),
             loop="uvloop",
             ws="none",
             timeout_keep_alive=limits.idle_seconds,

@@ -81,20 +81,13 @@ def name_what_is_there(case: Any) -> None:
 
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The document of a service behind a real socket, with the lane and the shortcuts before it."""
+    """The document of a service behind a real socket."""
     made = Guarded(tmp_path_factory.mktemp("heard"))
     made.create(STREAM, OTHER)
     made.fill()
     listening = Listening(made)
     found = schemathesis.openapi.from_url(f"http://127.0.0.1:{listening.port}/openapi.json")
-    found.token, found.taken = made.token(), []
-    whole = listening.lane.take
-
-    def take(cycle: Any) -> bool:
-        found.taken.append(whole(cycle))
-        return bool(found.taken[-1])
-
-    listening.lane.take = take  # type: ignore[method-assign]
+    found.token = made.token()
     yield found
     listening.close()
     made.close()
@@ -123,7 +116,7 @@ def test_behind_a_socket_it_answers_as_the_document_says_also_to_what_that_forbi
 
 
 class Whole(HTTPAdapter):
-    """Sends a request's header with its body, as few libraries do: that is what the lane takes."""
+    """Sends a request's header and body in one packet."""
 
     def init_poolmanager(self, *args: Any, **given: Any) -> None:
         corked = [(socket.IPPROTO_TCP, socket.TCP_CORK, 1)]
@@ -131,7 +124,7 @@ class Whole(HTTPAdapter):
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
-def test_what_comes_whole_takes_the_lane_and_is_answered_as_the_document_says(
+def test_observations_in_one_packet_are_answered_as_the_document_says(
     heard: Any, mode: GenerationMode
 ) -> None:
     session = requests.Session()
@@ -143,14 +136,12 @@ def test_what_comes_whole_takes_the_lane_and_is_answered_as_the_document_says(
     @given(case=observe.as_strategy(generation_mode=mode))
     def asked(case: Any) -> None:
         name_what_is_there(case)
-        case.query = {}  # what has a query is not for the lane
         answer = case.call(headers=bearer(heard.token), session=session)
         statuses.add(answer.status_code)
         judge(case, answer)
 
     asked()
     session.close()
-    assert True in heard.taken
     assert 422 in statuses
 
 

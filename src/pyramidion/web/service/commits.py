@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pyramidion.errors import BusyError, PyramidionError
 from pyramidion.storage.hot import Receipt
@@ -37,26 +37,13 @@ NEWEST = 0.2  # weight of the newest commit in the pace that is told
 MOST_RETRY = 60  # seconds
 
 
-class Promise(Protocol):
-    """Where an answer goes: what a `Future` has of it, which many senders can do without."""
-
-    def set_running_or_notify_cancel(self) -> bool:
-        """Begin; False where nobody waits any more."""
-
-    def set_result(self, result: Receipt, /) -> None:
-        """It is durable."""
-
-    def set_exception(self, exception: BaseException | None, /) -> None:
-        """It is not."""
-
-
 class Request(NamedTuple):
     """One sender's arrival, and where the answer goes."""
 
     arrival: Arrival
     rows: int
     size: int
-    answer: Promise
+    answer: Future[Receipt]
 
 
 class Load(NamedTuple):
@@ -107,11 +94,6 @@ class Commits:
         Raises `BusyError` when there is no room; one that comes alone has room, however large.
         """
         promise: Future[Receipt] = Future()
-        self.submit_for(promise, arrival, rows, size)
-        return promise
-
-    def submit_for(self, promise: Promise, arrival: Arrival, rows: int, size: int) -> None:
-        """The same for who brings what is to be told."""
         request = Request(arrival, rows, size, promise)
         with self._changed:
             if self._closed:
@@ -123,6 +105,7 @@ class Commits:
             self._waiting.append(request)
             if len(self._waiting) == 1 or self._as_many_again():  # who lingers is not woken by each
                 self._changed.notify_all()
+        return promise
 
     def _busy(self) -> BusyError:
         seconds = min(max(1, math.ceil(self.load.requests * self._pace)), MOST_RETRY)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
 
@@ -68,8 +67,7 @@ async def observe(call: Call) -> Response:
     arrival = Arrival(given.rows, key, errors, call.caller.id, given.content)
     if kind_of(call.request) == CSV and most is not None and given.number > most:
         return answer(await _in_parts(call, given, most, arrival))
-    stream = call.stream
-    receipt = await stream.bell.answer(stream.observe(arrival, given.number, given.size))
+    receipt = await call.stream.observe(arrival, given.number, given.size)
     return answer(receipt.public)
 
 
@@ -85,8 +83,7 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
         key = None if about.key is None else f"{about.key}:{number}"
         arrival = replace(about, batch=rows, key=key, content=None)
         try:
-            promise = await _submitted(call, arrival, rows, patient=start > 0)
-            receipt = await call.stream.bell.answer(promise)
+            receipt = await _observe_part(call, arrival, rows, retry=start > 0)
         except ObservationError as problem:
             raise _placed(problem, start) from None
         except (StateError, StorageError) as problem:
@@ -97,15 +94,13 @@ async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[
     return dict(told)
 
 
-async def _submitted(
-    call: Call, arrival: Arrival, rows: pa.Table, patient: bool
-) -> Future[Receipt]:
-    """Have a part observed. Where others are in already, a full queue is waited for."""
+async def _observe_part(call: Call, arrival: Arrival, rows: pa.Table, retry: bool) -> Receipt:
+    """Have a part observed. If earlier parts are in already, wait for room in a full queue."""
     while True:
         try:
-            return call.stream.observe(arrival, rows.num_rows, rows.nbytes)
+            return await call.stream.observe(arrival, rows.num_rows, rows.nbytes)
         except BusyError as problem:
-            if not patient:
+            if not retry:
                 raise
             await asyncio.sleep(problem.retry_after)
 

@@ -14,7 +14,6 @@ from pyramidion.web.listen import Certificate
 from pyramidion.web.room import Room
 from pyramidion.web.server import run
 from pyramidion.web.service.app import create_app
-from pyramidion.web.service.lane import Lane
 from pyramidion.web.service.service import Service
 
 YOUNG = 20_000
@@ -40,7 +39,7 @@ def serve(
     """
     refuse_few(len(service.every))
     room = Room(lambda: min(service.limits.connections, for_connections(len(service.every))))
-    kind = connections(service.limits, Lane(service), room)
+    kind = connections(service.limits, room)
     service.warming.begin()
     run(
         create_app(service), kind, listening, certificate,

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -18,8 +17,8 @@ from pyramidion.store.batching import Arrival
 from pyramidion.store.pyramid import Pyramid
 from pyramidion.web.limits import Limits
 from pyramidion.web.refusals import LOG, public_message
-from pyramidion.web.service.bell import Bell, Told
 from pyramidion.web.service.commits import Commits
+from pyramidion.web.service.loop_wakeup import LoopWakeup
 
 TICK = 1.0  # seconds between looks at what is due
 KEY_LOOKS = 10  # of these, one asks the key holder, which may be far away
@@ -46,7 +45,7 @@ class Stream:
             most_rows=limits.waiting_rows,
             most_bytes=limits.waiting_bytes,
         )
-        self._bell: Bell | None = None
+        self._wakeup: LoopWakeup | None = None
         self._tags: weakref.WeakKeyDictionary[Snapshot, str] = weakref.WeakKeyDictionary()
         self._typical: weakref.WeakKeyDictionary[Snapshot, dict[str, float]]
         self._typical = weakref.WeakKeyDictionary()
@@ -60,20 +59,15 @@ class Stream:
         """The stream's time in microseconds: the system's, a simulated one, or its history's."""
         return self.pyramid.now
 
-    def observe(self, arrival: Arrival, rows: int, size: int) -> Future[Receipt]:
-        """Have rows observed with what others send; they are durable when the promise is kept."""
-        return self.commits.submit(arrival, rows, size)
+    async def observe(self, arrival: Arrival, rows: int, size: int) -> Receipt:
+        """Have rows observed with those of other senders; returns when they are durable.
 
-    def observe_for(self, told: Told[Receipt], arrival: Arrival, rows: int, size: int) -> None:
-        """The same for who is in the loop, and is told there."""
-        self.commits.submit_for(self.bell.promise(told), arrival, rows, size)
-
-    @property
-    def bell(self) -> Bell:
-        """What wakes the loop that runs, when observations are durable."""
-        if self._bell is None or self._bell.loop is not asyncio.get_running_loop():
-            self._bell = Bell()
-        return self._bell
+        Raises `BusyError` if the queue is full.
+        """
+        future = self.commits.submit(arrival, rows, size)
+        if self._wakeup is None or self._wakeup.loop is not asyncio.get_running_loop():
+            self._wakeup = LoopWakeup()
+        return await self._wakeup.wrap(future)
 
     # --- copies that leave ----------------------------------------------------------------
 
