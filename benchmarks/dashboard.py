@@ -20,9 +20,9 @@ import uvicorn
 from benchmarks.report import Report, best
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.web.listen import bound
-from pyramidion.web.service.access import ROLES
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
+from pyramidion.web.tokens import ROLES
 
 DAY = 86_400.0
 WINDOWS, TABLES = 365, 100

@@ -21,8 +21,8 @@ from pyramidion.cli import run as run_program
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.models import Model
 from pyramidion.web.bodies import JSON, json_from
-from pyramidion.web.service import routes_predictions
-from pyramidion.web.service.routing import Call
+from pyramidion.web.service import routes_models
+from pyramidion.web.service.calls import Call
 
 TIMES = "PYRAMIDION_BENCH_TIMES"
 
@@ -97,8 +97,8 @@ def _median(took: list[float]) -> float:
 
 def run() -> None:
     """Serve."""
-    vars(routes_predictions)["_features"] = _reading(routes_predictions._features)
-    vars(routes_predictions)["_one"] = _keeping(routes_predictions._one)
-    vars(routes_predictions)["_asked"] = _saying(routes_predictions._asked)
+    vars(routes_models)["_features"] = _reading(routes_models._features)
+    vars(routes_models)["_one"] = _keeping(routes_models._one)
+    vars(routes_models)["_asked"] = _saying(routes_models._asked)
     threading.Thread(target=_tell, args=(Path(os.environ[TIMES]),), daemon=True).start()
     run_program()

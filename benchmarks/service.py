@@ -29,7 +29,7 @@ from benchmarks import rows
 from benchmarks.inside import TIMES
 from benchmarks.report import Report
 from pyramidion import Pyramid, Settings
-from pyramidion.web.service.access import Tokens
+from pyramidion.web.service.tokens import Tokens
 
 DAY = 86_400
 BATCH = 10_000

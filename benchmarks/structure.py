@@ -26,9 +26,9 @@ from sklearn.linear_model import LogisticRegression
 
 import pyramidion
 from pyramidion import Categorical, Label, Schema, Settings
-from pyramidion.web.service.access import ROLES
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
+from pyramidion.web.tokens import ROLES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(pyramidion.__file__).parent

@@ -35,10 +35,9 @@ from pyramidion.rows.containers import joined
 from pyramidion.rows.files import DataFile, TextFile
 from pyramidion.rows.observations import Door
 from pyramidion.storage import records
-from pyramidion.web.bodies import JSON, json_from
+from pyramidion.web.bodies import CSV, JSON, json_from
 from pyramidion.web.client.rows import body_of
 from pyramidion.web.limits import Limits
-from pyramidion.web.service.csv_bodies import CSV
 from pyramidion.web.service.row_bodies import Wanted, rows_from
 
 Row = dict[str, Any]

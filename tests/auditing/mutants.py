@@ -690,7 +690,7 @@ MUTANTS = (
         "answer that says why a model failed",
         (
             Edit(
-                "web/service/routing.py",
+                "web/service/calls.py",
                 'if "train" in call.caller.roles or not',
                 "if True or not",
             ),

@@ -15,7 +15,6 @@ import uvicorn
 from pyramidion import Client
 from pyramidion.web.connections import connections
 from pyramidion.web.edge import edge as edges
-from pyramidion.web.edge.access import Callers
 from pyramidion.web.edge.app import create_app
 from pyramidion.web.edge.bodies import LIMITS as USUAL
 from pyramidion.web.edge.copies import Copies
@@ -23,6 +22,7 @@ from pyramidion.web.limits import Limits
 from pyramidion.web.listen import bound
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
+from pyramidion.web.tokens import TokenFile
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
 from tests.client.service import TOKEN, Service
 from tests.edge.toys import Toy, export
@@ -93,7 +93,7 @@ def edge(
     wanted = {"flights": ["late", "delay", "lost"]}
     copies = Copies(upstream, wanted, clock=stand.clock, every=0.05, revive=Toy).begin()
     listening = bound("127.0.0.1", 0)
-    made = edges.Edge(copies, Callers(hashes), limits)
+    made = edges.Edge(copies, TokenFile(hashes), limits)
     config = uvicorn.Config(
         create_app(made), http=kind, loop="uvloop", ws="none", log_config=None,
         timeout_keep_alive=limits.idle_seconds, access_log=False, server_header=False,

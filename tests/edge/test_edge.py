@@ -15,9 +15,9 @@ from pyramidion import Client, Pyramid
 from pyramidion.counts.deadline import HighWater
 from pyramidion.counts.signing import sign
 from pyramidion.errors import FormatError, StateError, StorageError
-from pyramidion.web.edge.access import Callers, read
 from pyramidion.web.edge.bodies import LIMITS
 from pyramidion.web.edge.copies import HeldModel
+from pyramidion.web.tokens import TokenFile, read_tokens
 from tests.client.service import TOKEN, Service
 from tests.edge.conftest import ASKER, Edge, line
 from tests.edge.toys import Toy, export
@@ -301,12 +301,12 @@ def test_the_services_own_file_of_tokens_is_read(edge: Edge) -> None:
 @pytest.mark.parametrize("text", ["a", "a b c", "{", '{"format": 2}', "x " + "0" * 63])
 def test_a_file_of_hashes_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
-        read(text.encode())
+        read_tokens(text.encode())
 
 
 def test_a_file_of_hashes_that_is_not_there_lets_nobody_in(edge: Edge, tmp_path: object) -> None:
     with pytest.raises(StorageError):
-        Callers(edge.hashes.with_name("none"))
+        TokenFile(edge.hashes.with_name("none")).check()
     edge.hashes.unlink()
     assert edge.post(LATE, asked(1)).status_code == 503
 

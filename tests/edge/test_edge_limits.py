@@ -202,7 +202,7 @@ def test_logs_tell_once_that_a_service_is_gone(
 def test_a_file_of_hashes_that_is_damaged_lets_nobody_in(edge: Edge) -> None:
     edge.hashes.write_text("{")
     answer = edge.post(LATE, asked(1))
-    assert "cannot tell who calls" in refused(answer, 503, "HashesError")
+    assert "cannot tell who calls" in refused(answer, 503, "TokensError")
 
 
 def test_the_page_of_the_document_needs_nobody_else(edge: Edge) -> None:

@@ -74,7 +74,7 @@ def test_an_edge_answers_as_its_document_says(edge: Edge, route: tuple[str, str]
         parts = case.path_parameters or {}
         if known:
             parts.update({name: NAMES[name] for name in NAMES.keys() & parts.keys()})
-        answer = case.call(headers={"Authorization": f"Bearer {ASKER}"})
+        answer = case.call(headers={"Authorization": f"Bearer {ASKER}"}, timeout=PATIENCE)
         assert answer.status_code in REFUSED or answer.status_code < 400, answer.text
         if answer.status_code >= 400:
             assert set(json.loads(answer.content)) == {"error"}
@@ -89,7 +89,7 @@ def test_good_answers_have_the_shapes_that_the_document_says(edge: Edge) -> None
         ("Features", edge.post("features", asked(2))),
         ("Predictions", edge.post(LATE, asked(2))),
         ("Predictions", edge.post("models/delay/predictions", asked(2))),
-        ("Model", edge.http.get("/v1/streams/flights/models/late")),
+        ("EdgeModel", edge.http.get("/v1/streams/flights/models/late")),
         ("Error", edge.post(LATE, 3)),
     ):
         shape = {"$ref": f"#/components/schemas/{name}", "components": components}

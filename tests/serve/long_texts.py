@@ -9,8 +9,8 @@ from functools import partial
 from pyramidion.config.checks import nearest
 from pyramidion.config.durations import microseconds
 from pyramidion.errors import PyramidionError
-from pyramidion.web.service.schemas import schema_file
-from pyramidion.web.service.shapes import TOML
+from pyramidion.web.bodies import TOML
+from pyramidion.web.service.schema_files import schema_file
 
 SIZE = 1 << 20
 SCHEMAS = [

@@ -22,9 +22,10 @@ from pyramidion.config.toml import written
 from pyramidion.web.bodies import ARROW
 from pyramidion.web.limits import Limits
 from pyramidion.web.listen import bound
-from pyramidion.web.service.access import EVERY, ROLES, Tokens
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
+from pyramidion.web.service.tokens import Tokens
+from pyramidion.web.tokens import EVERY, ROLES
 from tests.ports import free_port
 from tests.store.stores import DAY, SCHEMA, TINY, Clock, rows
 from tests.waiting import PATIENCE, wait_for

@@ -25,12 +25,11 @@ from pyramidion.learn.estimators import estimator_named
 from pyramidion.rows.draft import draft
 from pyramidion.storage.hot import Receipt
 from pyramidion.store.batching import Arrival
+from pyramidion.web.bodies import CSV, TOML
 from pyramidion.web.limits import Limits
-from pyramidion.web.service.csv_bodies import CSV, draft_from
-from pyramidion.web.service.routes_beginning import _one_by_one
-from pyramidion.web.service.schemas import schema_file
-from pyramidion.web.service.shapes import TOML
-from pyramidion.web.shapes import named
+from pyramidion.web.service.csv_bodies import draft_from
+from pyramidion.web.service.routes_admin import _one_by_one
+from pyramidion.web.service.schema_files import schema_file
 from tests.serve.services import Inside, error_of
 from tests.store.stores import rows
 
@@ -413,4 +412,5 @@ def test_answers_have_the_shapes_that_the_document_says(shared: Inside) -> None:
         "Estimator": caller.get("/v1/estimators").json()["estimators"][0],
     }
     for name, answer in answers.items():
-        jsonschema_rs.validate({**named(name), "components": components}, answer)
+        shape = {"$ref": f"#/components/schemas/{name}", "components": components}
+        jsonschema_rs.validate(shape, answer)

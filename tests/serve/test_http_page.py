@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import pyramidion.errors
-from pyramidion.web import refusals
+from pyramidion.web import errors, tokens
 from pyramidion.web.openapi import who
 from pyramidion.web.service.app import create_app
-from pyramidion.web.service.routing import GUARDED
 from pyramidion.web.service.service import Service
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
@@ -24,7 +23,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], st
     service = Service(tmp_path_factory.mktemp("empty"), keys="file:{stream}.key")
     found = {}
     for each in create_app(service).routes:
-        route = getattr(each.endpoint, GUARDED, None)  # type: ignore[attr-defined]
+        route = getattr(each.endpoint, "guard", None)  # type: ignore[attr-defined]
         for method in each.methods - {"HEAD"}:  # type: ignore[attr-defined]
             found[method, each.path] = "anybody" if route is None else who(route)  # type: ignore[attr-defined]
     service.close()
@@ -41,7 +40,7 @@ def test_the_page_has_every_code_of_an_error_with_its_status() -> None:
     told = dict[str, int]()
     for status, codes in re.findall(r"^\| (\d{3}) \| ([`\w, ]+) \|", PAGE, re.MULTILINE):
         told |= {code: int(status) for code in re.findall(r"\w+", codes)}
-    classes = {**vars(pyramidion.errors), **vars(refusals)}
+    classes = {**vars(pyramidion.errors), **vars(errors), **vars(tokens)}
     for code, status in told.items():
         if code not in ("Unforeseen", "RequestError"):
             assert classes[code].status == status, code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyramidion.web.service.routes_predictions import quickly
+from pyramidion.web.service.routes_models import quickly
 from tests.serve.services import (
     ARROW_IN,
     ARROW_OUT,

@@ -15,7 +15,7 @@ import pytest
 
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.store.pyramid import Pyramid
-from pyramidion.web.service import routes_predictions, service, streams
+from pyramidion.web.service import routes_models, service, streams
 from pyramidion.web.service import warming as warming_module
 from pyramidion.web.service.service import Service
 from pyramidion.web.service.warming import Warming
@@ -50,7 +50,7 @@ def test_service_is_ready_once_its_kernels_are_loaded(
 ) -> None:
     filled(inside)
     go_on, loops = threading.Event(), list[bool]()
-    one = routes_predictions._one
+    one = routes_models._one
 
     def noted(*given: object) -> object:
         try:
@@ -65,7 +65,7 @@ def test_service_is_ready_once_its_kernels_are_loaded(
         go_on.wait()
         yield
 
-    monkeypatch.setattr(routes_predictions, "_one", noted)
+    monkeypatch.setattr(routes_models, "_one", noted)
     inside.service.warming = warming = Warming(steps)
     warming.begin()
     try:

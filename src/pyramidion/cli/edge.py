@@ -89,17 +89,18 @@ def edge(arguments: argparse.Namespace) -> None:
         raise SchemaError("--every must be above 0 seconds; give such a number")
     from pyramidion.web.client import Client
     from pyramidion.web.descriptors import raise_limit
-    from pyramidion.web.edge.access import Callers
     from pyramidion.web.edge.bodies import LIMITS
     from pyramidion.web.edge.copies import Copies
     from pyramidion.web.edge.edge import Edge
     from pyramidion.web.edge.server import serve
     from pyramidion.web.listen import Certificate, bound
     from pyramidion.web.logs import logged
+    from pyramidion.web.tokens import TokenFile
 
     raise_limit()
     certificate = Certificate.of(arguments.certificate, arguments.certificate_key)
-    callers = Callers(arguments.token_hash_file)
+    tokens = TokenFile(arguments.token_hash_file)
+    tokens.check()
     client = Client(
         arguments.url,
         token=_token(arguments.token_file),
@@ -115,7 +116,7 @@ def edge(arguments: argparse.Namespace) -> None:
         copies = Copies(client, wanted, clock=time.time, every=arguments.every)
         _say(arguments, f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", wanted)
         about = {"open_metrics": arguments.open_metrics, "version": __version__}
-        made = Edge(copies.begin(), callers, limits, **about)
+        made = Edge(copies.begin(), tokens, limits, **about)
         serve(made, listening, certificate)
 
 

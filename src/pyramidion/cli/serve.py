@@ -26,16 +26,16 @@ from pyramidion.errors import refuse_missing
 
 if TYPE_CHECKING:
     from pyramidion.web.limits import Limits
-    from pyramidion.web.service.access import Tokens
+    from pyramidion.web.service.tokens import Tokens
 
 PORT = 8780
 SERVED = [
-    *("fastapi", "uvicorn", "httptools", "uvloop"),
+    *("starlette", "uvicorn", "httptools", "uvloop"),
     *("msgspec", "prometheus_client", "jinja2", "plotly"),
 ]
 """Packages that a service needs."""
 ROLES = ("observe", "train", "predict", "admin", "custodian-request")
-"""As `pyramidion.web.service.access` has them, which is not loaded to show the help."""
+"""As `pyramidion.web.tokens` has them, which is not loaded to show the help."""
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -152,7 +152,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def _tokens(arguments: argparse.Namespace) -> Tokens:
-    from pyramidion.web.service.access import Tokens
+    from pyramidion.web.service.tokens import Tokens
 
     return Tokens.of(arguments.data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -13,17 +14,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from pyramidion.errors import FormatError, ObservationError, TooLargeError
+from pyramidion.web.errors import SlowError, UnsupportedError
 from pyramidion.web.limits import Limits
-from pyramidion.web.patience import within
-from pyramidion.web.refusals import SlowError, UnsupportedError
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 LINES = "application/x-ndjson"
-TOLD = JSON.encode()
+CSV = "text/csv"
+TOML = "application/toml"
+PLAIN = "text/plain"
+BYTES = "application/octet-stream"
+NOT_JSON = "the body is not valid JSON"
 DIGITS = 18
 """Of a length; more are not even counted."""
 
+_JSON_TYPE = (b"content-type", JSON.encode())
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -38,7 +43,8 @@ async def body_of(request: Request, limits: Limits, most: int | None = None) -> 
     if length.isdecimal() and (len(length) > DIGITS or int(length) > most):
         raise _too_large(most)
     try:
-        return await within(limits.body_seconds, _read(request, most))
+        async with asyncio.timeout(limits.body_seconds):
+            return await _read(request, most)
     except TimeoutError:
         raise SlowError("the body took too long to come; send it again, faster") from None
     except ClientDisconnect:
@@ -91,26 +97,20 @@ def refuse_many(rows: int, limits: Limits) -> None:
 
 def json_from(body: bytes, kind: str, spoken: Sequence[str] = (JSON,)) -> Any:
     """The JSON of a body; ``spoken`` are the content types of its route."""
-    if kind != JSON:
-        raise UnsupportedError(f"the content type must be {' or '.join(spoken)}; say which it is")
+    refuse_other_kind(kind, spoken)
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise FormatError("the body is not valid JSON") from None
+        raise FormatError(NOT_JSON) from None
 
 
-def object_from(body: bytes, kind: str, known: Iterable[str]) -> dict[str, Any]:
-    """A JSON object with no other fields than those that are known."""
-    told, names = json_from(body, kind), list(known)
-    if not isinstance(told, dict):
-        raise FormatError("the body must be a JSON object; send one")
-    for name in told:
-        if name not in names:
-            raise FormatError(f"the body has a field that is not known; use {', '.join(names)}")
-    return told
+def refuse_other_kind(kind: str, spoken: Sequence[str] = (JSON,)) -> None:
+    """Raise unless a body is JSON; ``spoken`` are the content types of its route."""
+    if kind != JSON:
+        raise UnsupportedError(f"unsupported content type; send {' or '.join(spoken)}")
 
 
-# --- answers --------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------
 
 
 def wants(request: Request, kind: str) -> bool:
@@ -123,17 +123,20 @@ def wants_arrow(request: Request) -> bool:
     return wants(request, ARROW)
 
 
-def answer(told: Mapping[str, Any] | list[Any], status: int = 200) -> Response:
+def json_response(values: Mapping[str, Any] | list[Any], status: int = 200) -> Response:
     """Plain values as JSON."""
-    return Told(_encode(told), status)
+    return JsonResponse(_encode(values), status)
 
 
-class Told(Response):
-    """JSON, without what an answer is asked for in general: most answers are such."""
+class JsonResponse(Response):
+    """Encoded JSON; sets its two headers directly, which takes a third of the time."""
 
     def __init__(self, body: bytes, status: int) -> None:
         self.body, self.status_code, self.background = body, status, None
-        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", TOLD)]
+        self.raw_headers = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", JSON.encode()),
+        ]
 
 
 def arrow(table: pa.Table) -> Response:

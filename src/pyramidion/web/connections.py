@@ -23,11 +23,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from pyramidion.web.errors import JSON, error_body
 from pyramidion.web.limits import Limits
-from pyramidion.web.refusals import JSON, shaped
 from pyramidion.web.room import Room
 
-UNREAD = shaped(
+UNREAD = error_body(
     {
         "code": "RequestError",
         "message": "malformed HTTP request; send one Host, one length, and no Upgrade, CONNECT or "

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from pyramidion.web.refusals import LOG, places
+from pyramidion.web.errors import LOG, places
 
 FIELDS = (
     *("method", "route", "status", "seconds", "token"),

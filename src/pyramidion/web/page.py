@@ -1,7 +1,7 @@
 """``/docs``: the OpenAPI document as one page, rendered here.
 
-FastAPI's own page loads scripts from elsewhere, which a closed network does not reach and a
-careful one does not run; this one has no scripts at all.
+The usual pages load scripts from elsewhere, which a closed network does not reach and a careful
+one does not run; this one has no scripts at all.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from pyramidion.web.dashboard.pages import Page
-from pyramidion.web.service.access import ROLES
-from pyramidion.web.service.routing import GUARDED
+from pyramidion.web.tokens import ROLES
 from tests.serve.dashboard.visitors import Visitor, inside
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded
 
@@ -64,7 +63,7 @@ def told_by(text: str) -> str:
 def test_every_page_is_in_the_table_with_its_roles(guarded: Guarded) -> None:
     found = {}
     for route in guarded.app.routes:
-        page = getattr(getattr(route, "endpoint", None), GUARDED, None)
+        page = getattr(getattr(route, "endpoint", None), "guard", None)
         if isinstance(page, Page):
             found[page.method, page.path] = page.roles or ANY
     assert found == TABLE

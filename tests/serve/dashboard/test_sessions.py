@@ -8,7 +8,7 @@ import pytest
 
 from pyramidion.errors import UnknownCallerError
 from pyramidion.web.dashboard.sessions import IDLE, MOST, WHOLE, Sessions
-from pyramidion.web.service.access import Tokens
+from pyramidion.web.service.tokens import Tokens
 from tests.serve.dashboard.visitors import Visitor, inside
 from tests.serve.security.guarded import STREAM, Guarded, captured, lines_of
 

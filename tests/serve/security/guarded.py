@@ -24,9 +24,10 @@ from pyramidion.web.listen import bound
 from pyramidion.web.logs import logged
 from pyramidion.web.room import Room
 from pyramidion.web.server import Server
-from pyramidion.web.service.access import ROLES, Tokens
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
+from pyramidion.web.service.tokens import Tokens
+from pyramidion.web.tokens import ROLES
 from tests.store.stores import DAY, SCHEMA, START, Clock, rows, tiny
 from tests.waiting import PATIENCE, wait_for
 

@@ -11,6 +11,7 @@ import pytest
 
 from pyramidion.errors import StorageError
 from pyramidion.web.bodies import ARROW
+from pyramidion.web.middleware import Exchange
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,
@@ -84,7 +85,7 @@ def test_the_entry_is_there_before_the_first_byte(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    log, gate = type(guarded.pyramid().audit_log), "pyramidion.web.gate.Passage.send"
+    log = type(guarded.pyramid().audit_log)
     append = log.append
 
     def noted(self: Any, kind: str, *given: Any, **facts: Any) -> Any:
@@ -92,16 +93,14 @@ def test_the_entry_is_there_before_the_first_byte(
         order.append(kind)
         return done
 
-    from pyramidion.web.gate import Passage
-
-    send = Passage.send
+    send = Exchange.send
 
     async def sent(self: Any, message: Any) -> None:
         order.append(message["type"])
         await send(self, message)
 
     monkeypatch.setattr(log, "append", noted)
-    monkeypatch.setattr(gate, sent)
+    monkeypatch.setattr(Exchange, "send", sent)
     assert guarded.ask("GET", f"{S}/training-set", "train").status_code == 200
     assert order[0] == "rows.read"
     assert "rows.read" not in order[1:]

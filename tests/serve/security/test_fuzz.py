@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyramidion.config.toml import written
-from pyramidion.web.bodies import ARROW, JSON
-from pyramidion.web.service.csv_bodies import CSV
-from pyramidion.web.service.shapes import TOML
+from pyramidion.web.bodies import ARROW, CSV, JSON, TOML
 from tests.serve.security.guarded import MARKER, MODEL, OTHER, STREAM, Guarded, arrow_bytes
 from tests.serve.security.test_roles import address, routes_of
 from tests.store.stores import CUSTODIAN, DAY, SCHEMA, START, TINY, rows

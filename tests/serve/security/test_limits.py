@@ -17,7 +17,7 @@ from pyramidion.errors import BusyError
 from pyramidion.web import limits as bounds
 from pyramidion.web.bodies import JSON, json_from
 from pyramidion.web.limits import MANY, SLOTS, Admission, JsonMemory, Limits, Rate
-from pyramidion.web.service import routing
+from pyramidion.web.service import calls
 from tests.serve.security.guarded import ARROW_IN, STREAM, Guarded, arrow_bytes, code_of
 from tests.serve.services import told_rows
 from tests.store.stores import START, rows
@@ -233,7 +233,7 @@ def test_large_json_bodies_are_read_one_after_the_other(
     many = json.dumps(told_rows(2_000, START)).encode()
     need = JsonMemory().add(many)
     guarded = fresh(Limits(held_bytes=2 * need - 1))
-    read, reading, go_on = routing.rows_from, threading.Event(), threading.Event()
+    read, reading, go_on = calls.rows_from, threading.Event(), threading.Event()
 
     def slowly(*given: Any) -> Any:
         if not reading.is_set():  # the first alone
@@ -241,7 +241,7 @@ def test_large_json_bodies_are_read_one_after_the_other(
             go_on.wait(PATIENCE)
         return read(*given)
 
-    monkeypatch.setattr(routing, "rows_from", slowly)
+    monkeypatch.setattr(calls, "rows_from", slowly)
     path, token, answers = f"/v1/streams/{STREAM}/observations", guarded.token("observe"), []
 
     def send() -> None:

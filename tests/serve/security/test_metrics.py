@@ -15,7 +15,7 @@ from pyramidion.errors import StorageError
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.web.limits import Limits
 from pyramidion.web.metrics import TYPE
-from pyramidion.web.service.routing import OPEN
+from pyramidion.web.service.app import OPEN
 from tests.serve.security.guarded import (
     MARKER,
     MODEL,

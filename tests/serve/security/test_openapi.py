@@ -21,9 +21,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from pyramidion.web.service.routing import OPEN
+from pyramidion.web.service.app import OPEN
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, Listening, bearer
 from tests.serve.security.test_roles import TABLE, address, routes_of
+from tests.waiting import PATIENCE
 
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431}
 """What may come of a request, besides what its route says."""
@@ -66,7 +67,7 @@ def test_the_service_answers_as_the_document_says(told: Any, route: tuple[str, s
     def asked(case: Any, known: bool) -> None:
         if known:
             name_what_is_there(case)
-        judge(case, case.call(headers=bearer(told.token)))
+        judge(case, case.call(headers=bearer(told.token), timeout=PATIENCE))
 
     asked()
 
@@ -107,7 +108,7 @@ def test_behind_a_socket_it_answers_as_the_document_says_also_to_what_that_forbi
     def asked(case: Any, known: bool) -> None:
         if known:
             name_what_is_there(case)
-        judge(case, case.call(headers=bearer(heard.token)))
+        judge(case, case.call(headers=bearer(heard.token), timeout=PATIENCE))
 
     try:
         asked()
@@ -136,7 +137,7 @@ def test_observations_in_one_packet_are_answered_as_the_document_says(
     @given(case=observe.as_strategy(generation_mode=mode))
     def asked(case: Any) -> None:
         name_what_is_there(case)
-        answer = case.call(headers=bearer(heard.token), session=session)
+        answer = case.call(headers=bearer(heard.token), session=session, timeout=PATIENCE)
         statuses.add(answer.status_code)
         judge(case, answer)
 

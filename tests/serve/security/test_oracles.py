@@ -29,8 +29,8 @@ from starlette.routing import Route
 from pyramidion import Categorical, Label, Pyramid, Schema
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.web.dashboard.pages import Page
-from pyramidion.web.service.access import ROLES
-from pyramidion.web.service.routing import GUARDED, OPEN
+from pyramidion.web.service.app import OPEN
+from pyramidion.web.tokens import ROLES
 from tests.serve.dashboard.filled import word_of
 from tests.serve.dashboard.visitors import Visitor
 from tests.serve.security.guarded import MODEL, STREAM, Guarded
@@ -184,7 +184,7 @@ def addresses(guarded: Guarded) -> list[Address]:
     found = []
     for route in guarded.app.routes:
         assert isinstance(route, Route) or hasattr(route, "methods"), route
-        guard = getattr(route.endpoint, GUARDED, None)
+        guard = getattr(route.endpoint, "guard", None)
         about = getattr(guard, "about", {})
         needs = any(asked.needed for asked in about.get("asks", ()))
         page = isinstance(guard, Page)
@@ -283,7 +283,7 @@ def answered(base: Base, folder: Path, differ: Callable[[Pyramid], None]) -> Ans
     )
     signers = SimpleNamespace(urandom=random.Random(8).randbytes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pyramidion.web.service.access.secrets", tokens)  # the tokens that are made
+        patch.setattr("pyramidion.web.service.tokens.secrets", tokens)  # the tokens that are made
         patch.setattr("pyramidion.storage.audit_chain.os", signers)  # the keys of entries
         patch.setattr("pyramidion.web.service.streams.TICK", 1e6)  # nothing is done unasked
         made = Guarded(folder, now=NOW)

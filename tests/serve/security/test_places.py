@@ -14,9 +14,8 @@ import pytest
 from pyramidion import Admin
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError, StorageError
 from pyramidion.web.dashboard.pages import Page
+from pyramidion.web.errors import ELSEWHERE, public_message
 from pyramidion.web.logs import logged
-from pyramidion.web.refusals import ELSEWHERE, public_message
-from pyramidion.web.service.routing import GUARDED
 from tests.serve.dashboard.visitors import inside
 from tests.serve.security.guarded import OTHER, STREAM, Guarded
 from tests.serve.security.test_roles import TABLE, address
@@ -30,7 +29,7 @@ def pages(guarded: Guarded) -> list[str]:
     found = [
         route.path
         for route in guarded.app.routes
-        if isinstance(getattr(getattr(route, "endpoint", None), GUARDED, None), Page)
+        if isinstance(getattr(getattr(route, "endpoint", None), "guard", None), Page)
         and "GET" in route.methods  # type: ignore[attr-defined]
     ]
     assert found

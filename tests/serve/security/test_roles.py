@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from pyramidion.errors import ForbiddenError, StateError
 from pyramidion.web.dashboard.pages import Page, Pages
-from pyramidion.web.service.access import ANY as ALL_ROLES
-from pyramidion.web.service.access import ROLES, needed
-from pyramidion.web.service.routing import GUARDED, OPEN, Routes, refuse_unguarded
+from pyramidion.web.routing import App, Routes, mounted, refuse_unguarded
+from pyramidion.web.service.app import OPEN
+from pyramidion.web.tokens import ANY as ALL_ROLES
+from pyramidion.web.tokens import ROLES, needed
 from tests.serve.security.guarded import MODEL, OTHER, STREAM, Guarded, bearer, code_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "service-security.md"
@@ -72,7 +75,7 @@ each_route = pytest.mark.parametrize("route", TABLE, ids=" ".join)
 each_role = pytest.mark.parametrize("role", ROLES)
 
 
-def routes_of(app: FastAPI) -> set[tuple[str, str]]:
+def routes_of(app: App) -> set[tuple[str, str]]:
     return {
         (method, route.path)
         for route in app.routes
@@ -83,7 +86,7 @@ def routes_of(app: FastAPI) -> set[tuple[str, str]]:
 
 def _is_page(route: object) -> bool:
     """Pages ask for a cookie; tests/serve/dashboard has their table."""
-    return isinstance(getattr(getattr(route, "endpoint", None), GUARDED, None), Page)
+    return isinstance(getattr(getattr(route, "endpoint", None), "guard", None), Page)
 
 
 def address(path: str, stream: str = STREAM) -> str:
@@ -158,10 +161,13 @@ def test_the_open_routes_are_these_and_no_others() -> None:
 
 
 def test_an_app_with_a_route_that_asks_nobody_is_not_made() -> None:
-    app = FastAPI()
-    app.add_api_route("/v1/streams/{stream}/everything", lambda: None)
-    with pytest.raises(StateError, match="open to everybody"):
-        refuse_unguarded(app)
+    async def everything(_: Request) -> Response:
+        return Response()
+
+    path = "/v1/streams/{stream}/everything"
+    for route in (mounted("GET", path, everything), Route(path, everything)):
+        with pytest.raises(StateError, match="open to everybody"):
+            refuse_unguarded([route], OPEN)
 
 
 def test_open_routes_tell_nothing_of_streams_or_tokens(guarded: Guarded) -> None:

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyramidion.errors import PyramidionError, UnknownCallerError
-from pyramidion.web.service.access import ROLES, Tokens, TokensError
+from pyramidion.web.service.tokens import Tokens
+from pyramidion.web.tokens import ROLES, TokensError
 from tests.serve.security.guarded import Guarded, captured, code_of, lines_of
 
 
@@ -47,7 +48,7 @@ def test_secrets_are_compared_in_constant_time_whoever_asks(
         compared.append(len(a))
         return whole(a, b)
 
-    monkeypatch.setattr("pyramidion.web.service.access.hmac.compare_digest", compare)
+    monkeypatch.setattr("pyramidion.web.tokens.hmac.compare_digest", compare)
     tokens.caller(f"Bearer {token}")
     for wrong in (None, "", "Bearer x", f"Bearer pyr_{'0' * 16}_{'A' * 43}"):
         with pytest.raises(UnknownCallerError):

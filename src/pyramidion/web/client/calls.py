@@ -118,7 +118,7 @@ class Calls:
             with self._http.stream("GET", path, params=params, headers=headers) as answer:
                 if answer.status_code not in ACCEPTED:
                     answer.read()
-                    raise refusal(answer)
+                    raise error_response(answer)
                 yield answer.iter_bytes()
         except httpx.TransportError:
             broken = True
@@ -152,7 +152,7 @@ class Calls:
             return answer, None
         after = _after(answer) if answer.status_code in BUSY else None
         useful = after is not None and after <= PATIENCE and (twice or answer.status_code == 429)
-        return refusal(answer), after if useful else None
+        return error_response(answer), after if useful else None
 
 
 def _trusted(verify: bool | str | Path | ssl.SSLContext) -> bool | ssl.SSLContext:
@@ -196,7 +196,7 @@ def _decoded(content: bytes) -> Any:
 # --- errors ---------------------------------------------------------------------------------
 
 
-def refusal(answer: httpx.Response) -> PyramidionError:
+def error_response(answer: httpx.Response) -> PyramidionError:
     """What the service raised, as the same class."""
     try:
         told = msgspec.json.decode(answer.content)["error"]

@@ -14,6 +14,6 @@ A page keeps nothing: what it shows is asked for when it is shown, and no cache 
 
 from __future__ import annotations
 
-from pyramidion.web.dashboard.app import serve
+from pyramidion.web.dashboard.app import routes_of
 
-__all__ = ["serve"]
+__all__ = ["routes_of"]

@@ -16,9 +16,10 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from pyramidion.errors import ForbiddenError, FormatError
-from pyramidion.web.service.access import Token
-from pyramidion.web.service.routing import Call, Route, Routes
+from pyramidion.web.routing import Route, Routes
+from pyramidion.web.service.calls import Call
 from pyramidion.web.service.service import Service
+from pyramidion.web.tokens import Token
 
 JSON = "application/json"
 _decode = msgspec.json.Decoder().decode
@@ -27,7 +28,7 @@ _decode = msgspec.json.Decoder().decode
 class Api:
     """The endpoints of a service under ``/v1``, by method and path."""
 
-    def __init__(self, service: Service, routes: Iterable[Routes]) -> None:
+    def __init__(self, service: Service, routes: Iterable[Routes[Call]]) -> None:
         self._service = service
         self._routes = {(each.method, each.path): each for group in routes for each in group.all}
 
@@ -71,12 +72,12 @@ class Api:
         answer = await route.endpoint(Call(request, self._service, caller, stream))
         return await _told(answer)
 
-    def _route(self, method: str, path: str) -> Route:
+    def _route(self, method: str, path: str) -> Route[Call]:
         return self._routes[method, path]
 
 
 def _request(
-    route: Route,
+    route: Route[Call],
     names: dict[str, str],
     query: Mapping[str, str],
     body: bytes,

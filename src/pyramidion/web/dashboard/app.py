@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastapi import FastAPI
-from starlette.responses import Response
+from starlette.routing import Route
 
 from pyramidion.web.dashboard import (
     entry,
@@ -21,7 +20,8 @@ from pyramidion.web.dashboard.layout import Layout
 from pyramidion.web.dashboard.pages import House
 from pyramidion.web.dashboard.sessions import Sessions
 from pyramidion.web.dashboard.statics import static
-from pyramidion.web.service.routing import Routes
+from pyramidion.web.routing import Routes, mounted
+from pyramidion.web.service.calls import Call
 from pyramidion.web.service.service import Service
 
 ALL = (
@@ -35,12 +35,11 @@ ALL = (
 )
 
 
-def serve(app: FastAPI, service: Service, routes: Iterable[Routes]) -> House:
-    """Have an app answer at ``/`` with pages that show what the API's routes answer."""
-    house = House(service, Sessions(service.tokens), Api(service, routes), Layout())
-    about = {"include_in_schema": False, "response_class": Response}
-    app.add_api_route("/static/{mark}/{name}", static, methods=["GET"], **about)  # type: ignore[arg-type]
-    entry.open_to_all(app, house)
-    for pages in ALL:
-        pages.serve(app, house)
-    return house
+def routes_of(service: Service, api: Iterable[Routes[Call]]) -> list[Route]:
+    """The routes of pages, which show what the API's routes answer."""
+    house = House(service, Sessions(service.tokens), Api(service, api), Layout())
+    return [
+        mounted("GET", "/static/{mark}/{name}", static),
+        *entry.open_routes(house),
+        *(route for pages in ALL for route in pages.mounted(house)),
+    ]

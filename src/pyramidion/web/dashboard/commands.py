@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from pyramidion.web.service.csv_bodies import CSV
-from pyramidion.web.service.shapes import TOML
+from pyramidion.web.bodies import CSV, TOML
 
 SAMPLE = 200
 """Lines of a file that a schema is drafted for."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from pyramidion.errors import PyramidionError, UnknownCallerError
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.origins import LOGIN_BYTES, form_of, refuse_elsewhere
 from pyramidion.web.dashboard.pages import HEADERS, House, Pages, Visit, refused
 from pyramidion.web.dashboard.sessions import cookie_of, give, take_back
-from pyramidion.web.gate import CALLER, PLACE
-from pyramidion.web.service.access import ANY, Token
+from pyramidion.web.middleware import CALLER, PLACE
+from pyramidion.web.routing import mounted
+from pyramidion.web.tokens import ANY, Token
 
 pages = Pages()
 
@@ -46,11 +47,9 @@ async def logout(visit: Visit) -> Response:
 # --- before anybody is known -----------------------------------------------------------------
 
 
-def open_to_all(app: FastAPI, house: House) -> None:
-    """The addresses that ask nobody who they are: the front door, and the login."""
-    about = {"include_in_schema": False, "response_class": Response}
-    app.add_api_route("/", _front(house), methods=["GET"], name="front", **about)  # type: ignore[arg-type]
-    app.add_api_route("/login", _login(house), methods=["POST"], name="login", **about)  # type: ignore[arg-type]
+def open_routes(house: House) -> list[Route]:
+    """The addresses that need no login: the front page, and the login itself."""
+    return [mounted("GET", "/", _front(house)), mounted("POST", "/login", _login(house))]
 
 
 def _front(house: House) -> Callable[[Request], Awaitable[Response]]:

@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from pyramidion.errors import PyramidionError
+from pyramidion.web.bodies import CSV
 from pyramidion.web.dashboard.commands import one_row, plain
 from pyramidion.web.dashboard.first_stream import commands_of, sentence
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit
-from pyramidion.web.service.access import ANY
-from pyramidion.web.service.csv_bodies import CSV
+from pyramidion.web.tokens import ANY
 
 pages = Pages()
 HERE = "/streams/{stream}/first-steps"

@@ -16,14 +16,13 @@ from starlette.responses import Response
 from pyramidion.config import toml
 from pyramidion.config.schema import Schema
 from pyramidion.errors import FormatError, PyramidionError
+from pyramidion.web.bodies import CSV, TOML
 from pyramidion.web.dashboard.commands import SAMPLE, Commands
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit
-from pyramidion.web.refusals import public_message
-from pyramidion.web.service.csv_bodies import CSV
-from pyramidion.web.service.schemas import SCHEMA_BYTES, schema_file
+from pyramidion.web.errors import public_message
+from pyramidion.web.service.schema_files import SCHEMA_BYTES, schema_file
 from pyramidion.web.service.service import refuse_name
-from pyramidion.web.service.shapes import TOML
 
 pages = Pages()
 HERE = "/first-steps"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyramidion.errors import ForbiddenError
 from pyramidion.web.dashboard.rendering import rendered
-from pyramidion.web.service.access import Token
 from pyramidion.web.service.streams import Stream
+from pyramidion.web.tokens import Token
 
 if TYPE_CHECKING:
     from pyramidion.web.dashboard.pages import Page

@@ -8,7 +8,7 @@ from pyramidion.errors import PyramidionError
 from pyramidion.web.dashboard import figures
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit
-from pyramidion.web.refusals import public_message
+from pyramidion.web.errors import public_message
 
 pages = Pages()
 LOSS = "/streams/{stream}/models/{model}/loss"

@@ -16,9 +16,9 @@ from starlette.requests import Request
 from pyramidion.errors import ForbiddenError, FormatError
 from pyramidion.web.bodies import body_of, kind_of
 from pyramidion.web.dashboard.sessions import Session
+from pyramidion.web.errors import UnsupportedError
 from pyramidion.web.limits import Limits
-from pyramidion.web.refusals import UnsupportedError
-from pyramidion.web.service.routing import apart
+from pyramidion.web.routing import in_thread
 
 FORM = "application/x-www-form-urlencoded"
 WORD = "csrf"
@@ -61,7 +61,7 @@ async def form_of(request: Request, limits: Limits, most: int = FORM_BYTES) -> F
     if kind_of(request) != FORM:
         raise UnsupportedError(f"a form is sent as {FORM}; send it so")
     body = await body_of(request, limits, most)
-    return _fields(body) if len(body) <= SMALL else await apart(lambda: _fields(body))
+    return _fields(body) if len(body) <= SMALL else await in_thread(lambda: _fields(body))
 
 
 def _fields(body: bytes) -> Form:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from pyramidion.web.dashboard import drawings
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit
-from pyramidion.web.service.access import ANY
+from pyramidion.web.tokens import ANY
 
 pages = Pages()
 

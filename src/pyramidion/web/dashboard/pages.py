@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from pyramidion.errors import BusyError, PyramidionError, UnknownCallerError
 from pyramidion.web.dashboard.api import Api
 from pyramidion.web.dashboard.layout import Layout, Link
 from pyramidion.web.dashboard.origins import Form, form_of, refuse_elsewhere, refuse_wordless
 from pyramidion.web.dashboard.sessions import Session, Sessions, cookie_of
-from pyramidion.web.gate import CALLER, PLACE
-from pyramidion.web.refusals import LOG, public_message, surprise
-from pyramidion.web.service.access import ANY, Role, Token, needed
-from pyramidion.web.service.routing import GUARDED, apart
+from pyramidion.web.errors import LOG, public_message, unexpected_error
+from pyramidion.web.middleware import CALLER, PLACE
+from pyramidion.web.routing import Handler, mounted
 from pyramidion.web.service.service import Service
 from pyramidion.web.service.streams import Stream
+from pyramidion.web.tokens import ANY, Role, Token, needed
 
 LIVE = "x-live"
 """The header of a live update: the page alone, without what stands around it."""
@@ -169,21 +169,14 @@ class Pages:
 
         return added
 
-    def serve(self, app: FastAPI, house: House) -> None:
-        """Have an app answer them."""
+    def mounted(self, house: House) -> list[Route]:
+        """As routes of Starlette's."""
         for page in self.all:
             house.layout.know(page)
-            app.add_api_route(
-                page.path,
-                _handler(page, house),
-                methods=[page.method],
-                name=page.endpoint.__name__,
-                include_in_schema=False,
-                response_class=Response,
-            )
+        return [mounted(page.method, page.path, _handler(page, house), page) for page in self.all]
 
 
-def _handler(page: Page, house: House) -> Callable[[Request], Awaitable[Response]]:
+def _handler(page: Page, house: House) -> Handler:
     async def handle(request: Request) -> Response:
         visit: Visit | None = None
         try:
@@ -194,10 +187,9 @@ def _handler(page: Page, house: House) -> Callable[[Request], Awaitable[Response
         except PyramidionError as problem:
             return refused(house, request, problem, visit)
         except Exception as problem:
-            surprise(problem)
+            unexpected_error(problem)
             return refused(house, request, UnforeseenError(), visit)
 
-    vars(handle)[GUARDED] = page
     return handle
 
 
@@ -257,4 +249,4 @@ def refused(
     return HTMLResponse(text, problem.status, headers)
 
 
-__all__ = ["HEADERS", "House", "Link", "Page", "Pages", "Visit", "apart"]
+__all__ = ["HEADERS", "House", "Link", "Page", "Pages", "Visit"]

@@ -24,7 +24,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.errors import UnknownCallerError
-from pyramidion.web.service.access import Token, Tokens
+from pyramidion.web.service.tokens import Tokens
+from pyramidion.web.tokens import Token
 
 IDLE = 3_600.0
 """Seconds without a page before a session ends,"""

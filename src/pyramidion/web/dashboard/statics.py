@@ -12,11 +12,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from pyramidion.errors import MissingError, refuse_missing
 from pyramidion.web.dashboard.rendering import ENVIRONMENT
-from pyramidion.web.refusals import refusal
+from pyramidion.web.errors import error_response
 
 OWN = Path(__file__).parent / "static"
 PLOTS = "plotly.min.js"
@@ -55,9 +56,12 @@ def address(name: str) -> str:
 ENVIRONMENT.globals |= {"static": address, "plot_styles": styles}
 
 
-async def static(mark: str, name: str) -> Response:
+async def static(request: Request) -> Response:
     """A file, if this is its address."""
+    mark, name = request.path_params["mark"], request.path_params["name"]
     if name not in files() or address(name) != f"/static/{mark}/{name}":
-        return refusal(MissingError("there is nothing at this address; /docs shows what there is"))
+        return error_response(
+            MissingError("there is nothing at this address; /docs shows what there is")
+        )
     headers = {"Cache-Control": f"public, max-age={YEAR}, immutable"}
     return FileResponse(files()[name], headers=headers, media_type=KINDS[Path(name).suffix])

@@ -15,8 +15,9 @@ from pyramidion.store.exposure.page import page as report_page
 from pyramidion.store.exposure.text import WHERE, parts, sentences
 from pyramidion.store.exposure.timeline import drawn
 from pyramidion.web.dashboard.layout import Link
-from pyramidion.web.dashboard.pages import HEADERS, Pages, Visit, apart
-from pyramidion.web.refusals import public_message
+from pyramidion.web.dashboard.pages import HEADERS, Pages, Visit
+from pyramidion.web.errors import public_message
+from pyramidion.web.routing import in_thread
 
 pages = Pages()
 LAST = 50
@@ -42,7 +43,7 @@ async def exposure(visit: Visit) -> Response:
     told: dict[str, Any] = {"start": start, "stop": stop, "component": component, "why": ""}
     found = None
     try:
-        found = await apart(lambda: _found(visit, start, stop, component))
+        found = await in_thread(lambda: _found(visit, start, stop, component))
     except PyramidionError as problem:
         told["why"] = public_message(problem)
     told |= {"components": WHERE, "found": found, "sentences": (), "parts": (), "drawn": ""}
@@ -57,7 +58,7 @@ async def report(visit: Visit) -> Response:
     """The same on one page that prints, and can be kept as a file."""
     start, stop = visit.query("from"), visit.query("to")
     component = visit.query("component", "store")
-    found = await apart(lambda: _found(visit, start, stop, component))
+    found = await in_thread(lambda: _found(visit, start, stop, component))
     return HTMLResponse(report_page(found, visit.stream.name), headers=PRINTED)
 
 

@@ -14,6 +14,6 @@ from pyramidion.errors import refuse_missing
 
 refuse_missing(
     "an edge",
-    ["fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "uvicorn", "uvloop"],
+    ["httptools", "httpx", "msgspec", "prometheus_client", "starlette", "uvicorn", "uvloop"],
     "client,serve",
 )

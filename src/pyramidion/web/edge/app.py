@@ -1,148 +1,186 @@
-"""The routes of an edge: those of the service that need no rows and no store."""
+"""The app of an edge: those routes of the service that need no rows and no store."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from anyio import to_thread
-from fastapi import FastAPI
 from numpy.typing import NDArray
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import ExpiredError, SchemaError, StateError
-from pyramidion.web.bodies import answer, arrow, body_of, kind_of, wants_arrow
-from pyramidion.web.edge.bodies import rows_from
+from pyramidion.web.bodies import (
+    PLAIN,
+    arrow,
+    body_of,
+    json_response,
+    kind_of,
+    wants_arrow,
+)
+from pyramidion.web.edge.bodies import refused, rows_from
 from pyramidion.web.edge.copies import Copies, Revived
 from pyramidion.web.edge.edge import Edge
-from pyramidion.web.edge.routing import Route
-from pyramidion.web.edge.shapes import ASKED, MODEL, NAMED, ROWS
-from pyramidion.web.gate import Gate
 from pyramidion.web.metrics import TYPE
-from pyramidion.web.openapi import OPEN, documented
-from pyramidion.web.page import POLICY, page
-from pyramidion.web.refusals import unrouted
-from pyramidion.web.shapes import FEATURES, TEXT, Body, json_of, named
+from pyramidion.web.openapi import OpenRoute, document, document_routes
+from pyramidion.web.routing import (
+    PREFIX,
+    App,
+    Routes,
+    guarded,
+    in_thread,
+    refuse_unguarded,
+)
+from pyramidion.web.schemas import (
+    EDGE_ASKED,
+    EDGE_ROWS,
+    FEATURES,
+    Body,
+    EdgeModel,
+    Predictions,
+    json_of,
+)
+from pyramidion.web.tokens import EVERY, Token
 
-SMALL = 1 << 14  # bytes of a body that are read at once: about as long as a thread takes to start
-OF_STREAM = "/v1/streams/{stream}"
-OF_MODEL = OF_STREAM + "/models/{model}"
+SMALL = 1 << 14
+"""Bytes of a body that are parsed at once: about as long as a thread takes to start."""
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+"""What anybody may ask; everything else needs a token."""
 
 
-def create_app(edge: Edge) -> FastAPI:
+@dataclass(frozen=True)
+class Call:
+    """A request of a caller who may make it."""
+
+    request: Request
+    edge: Edge
+
+    @classmethod
+    def admit(cls, edge: Edge, request: Request, caller: Token) -> Call:
+        """The call; raises if its path names a stream that the caller may not see."""
+        caller.refuse_other(request.path_params.get("stream", EVERY))
+        return cls(request, edge)
+
+    def path_param(self, name: str) -> str:
+        """A part of the path."""
+        value: str = self.request.path_params[name]
+        return value
+
+
+routes = Routes[Call]()
+metrics_routes = Routes[Call]()
+
+
+@routes.add(
+    "POST",
+    "/streams/{stream}/models/{model}/predictions",
+    "predict",
+    takes=EDGE_ASKED,
+    gives=json_of(Predictions),
+)
+async def predictions(call: Call) -> Response:
+    """Predict rows by a model at hand: a probability for each class, or a number (P1)."""
+    rows = await _rows_of(call)
+    copies, stream, name = call.edge.copies, call.path_param("stream"), call.path_param("model")
+    model = copies.model(stream, name)
+    found: dict[str, Any] = {"model": name, "version": model.version}
+    one = isinstance(rows, dict | np.ndarray)  # takes less time than starting a thread
+    if one and copies.is_loaded(stream, name):
+        found |= _predicted(copies, stream, model, rows)
+    else:
+        found |= await in_thread(lambda: _predicted(copies, stream, model, rows))
+    return json_response(found)
+
+
+@routes.add("POST", "/streams/{stream}/features", "predict", takes=EDGE_ROWS, gives=FEATURES)
+async def features(call: Call) -> Response:
+    """Features of rows, from the complete tables at hand (P2)."""
+    rows = await _rows_of(call)
+    if isinstance(rows, np.ndarray):
+        raise SchemaError("these are features already; send rows")
+    snapshot = call.edge.copies.snapshot(call.path_param("stream"))
+    if wants_arrow(call.request):
+        return arrow(await in_thread(lambda: snapshot.featurize(_listed(rows))))
+    found = await in_thread(lambda: np.asarray(snapshot.array(_listed(rows))))
+    body = {"names": snapshot.names, "rows": found.tolist()}
+    return json_response(body | {"guarantee": snapshot.guarantee.to_dict()})
+
+
+@routes.add("GET", "/streams/{stream}/models/{model}", "predict", gives=json_of(EdgeModel))
+async def model(call: Call) -> Response:
+    """A model at hand: its version, its classes, and when it ends."""
+    name = call.path_param("model")
+    found = call.edge.copies.model(call.path_param("stream"), name)
+    about = {"name": name, "version": found.version, "classes": list(found.classes)}
+    return json_response(about | {"expires": found.expires})
+
+
+@metrics_routes.add("GET", "/metrics", "admin", gives=Body({PLAIN: str}))
+async def metrics(call: Call) -> Response:
+    """Numbers for Prometheus."""
+    return await _exposition(call.edge)
+
+
+async def _exposition(edge: Edge) -> Response:
+    return Response(await in_thread(edge.metrics.exposition), media_type=TYPE)
+
+
+def create_app(edge: Edge) -> App:
     """An app that answers for an edge."""
-    app = FastAPI(
-        title="Pyramidion edge",
-        version=edge.version,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
+    admit = partial(Call.admit, edge)
+    served = [(PREFIX, route) for route in routes.all]
+    open_routes = _open_routes(edge)
+    if not edge.open_metrics:
+        served += [("", route) for route in metrics_routes.all]
+    described = document("Pyramidion edge", edge.version, served, open_routes)
+    app = App(
+        edge,
+        [
+            *(guarded(route, edge, admit, prefix=at, respond=refused) for at, route in served),
+            *(route.mounted() for route in open_routes),
+            *document_routes(described),
+        ],
     )
-    documented(app, NAMED)
-    app.add_exception_handler(HTTPException, unrouted)
-    app.add_middleware(Gate, service=edge)
-    for route in _routes(edge):
-        route.serve(app, edge)
-    _serve_open(app, edge)
+    refuse_unguarded(app.routes, OPEN | {"/metrics"} if edge.open_metrics else OPEN)
     return app
 
 
-def _routes(edge: Edge) -> list[Route]:
-    """What asks for a token."""
-    copies, limits = edge.copies, edge.limits
+def _open_routes(edge: Edge) -> list[OpenRoute]:
+    async def healthz(_: Request) -> Response:
+        return json_response({"alive": True})
 
-    async def rows_of(request: Request) -> Any:
-        body, kind = await body_of(request, limits), kind_of(request)
-        if len(body) <= SMALL:
-            return rows_from(body, kind, limits)
-        return await to_thread.run_sync(lambda: rows_from(body, kind, limits))
-
-    async def features(request: Request) -> Response:
-        """Features of rows, from the complete tables at hand (P2)."""
-        rows = await rows_of(request)
-        if isinstance(rows, np.ndarray):
-            raise SchemaError("these are features already; send rows")
-        snapshot = copies.snapshot(request.path_params["stream"])
-        if wants_arrow(request):
-            return arrow(await to_thread.run_sync(lambda: snapshot.featurize(_listed(rows))))
-        found = await to_thread.run_sync(lambda: np.asarray(snapshot.array(_listed(rows))))
-        told = {"names": snapshot.names, "rows": found.tolist()}
-        return answer(told | {"guarantee": snapshot.guarantee.to_dict()})
-
-    async def predictions(request: Request) -> Response:
-        """Predict rows by a model at hand: a probability for each class, or a number (P1)."""
-        rows = await rows_of(request)
-        stream, name = request.path_params["stream"], request.path_params["model"]
-        model = copies.model(stream, name)
-        told: dict[str, Any] = {"model": name, "version": model.version}
-        one = isinstance(rows, dict | np.ndarray)  # is answered sooner than handed over
-        if one and copies.is_loaded(stream, name):
-            return answer(told | _predicted(copies, stream, model, rows))
-        return answer(
-            told | await to_thread.run_sync(lambda: _predicted(copies, stream, model, rows))
-        )
-
-    async def model(request: Request) -> Response:
-        """A model at hand: its version, its classes, and when it ends."""
-        name = request.path_params["model"]
-        found = copies.model(request.path_params["stream"], name)
-        told = {"name": name, "version": found.version, "classes": list(found.classes)}
-        return answer(told | {"expires": found.expires})
-
-    async def metrics(_: Request) -> Response:
-        """Numbers for Prometheus."""
-        return await _numbered(edge)
-
-    given = json_of(named("Predictions"))
-    routes = [
-        Route(
-            "POST", f"{OF_STREAM}/features", "predict", features,
-            {"takes": ROWS, "gives": FEATURES},
-        ),
-        Route(
-            "POST", f"{OF_MODEL}/predictions", "predict", predictions,
-            {"takes": ASKED, "gives": given},
-        ),
-        Route("GET", OF_MODEL, "predict", model, {"gives": MODEL}),
-    ]  # fmt: skip
-    if not edge.open_metrics:
-        told = Body({"text/plain": TEXT})
-        routes.append(Route("GET", "/metrics", "admin", metrics, {"gives": told}))
-    return routes
-
-
-async def _numbered(edge: Edge) -> Response:
-    return Response(await to_thread.run_sync(edge.metrics.exposition), media_type=TYPE)
-
-
-def _serve_open(app: FastAPI, edge: Edge) -> None:
-    """What anybody may ask."""
-
-    @app.get("/healthz", openapi_extra=OPEN, summary="Whether the process lives.")
-    async def healthz() -> Response:
-        return answer({"alive": True})
-
-    ready: dict[str, Any] = OPEN | {"responses": {"503": {"description": "something is lacking"}}}
-
-    @app.get("/readyz", openapi_extra=ready, summary="Whether all that was asked for is at hand.")
-    async def readyz() -> Response:
+    async def readyz(_: Request) -> Response:
         lacking = edge.copies.lacking()
-        return answer({"ready": not lacking, "lacking": sorted(lacking)}, 503 if lacking else 200)
+        body = {"ready": not lacking, "lacking": sorted(lacking)}
+        return json_response(body, 503 if lacking else 200)
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        headers = {"Content-Security-Policy": POLICY}
-        return Response(page(app.openapi()), headers=headers, media_type="text/html")
+    async def open_metrics(_: Request) -> Response:
+        return await _exposition(edge)
 
+    found = [
+        OpenRoute("/healthz", healthz, "Whether the process lives."),
+        OpenRoute(
+            "/readyz",
+            readyz,
+            "Whether all that was asked for is at hand.",
+            {"503": "something is missing"},
+        ),
+    ]
     if edge.open_metrics:
+        found.append(OpenRoute("/metrics", open_metrics, "Numbers for Prometheus.", kind=PLAIN))
+    return found
 
-        @app.get("/metrics", openapi_extra=OPEN, summary="Numbers for Prometheus.")
-        async def metrics() -> Response:
-            return await _numbered(edge)
+
+async def _rows_of(call: Call) -> Any:
+    limits = call.edge.limits
+    body, kind = await body_of(call.request, limits), kind_of(call.request)
+    if len(body) <= SMALL:
+        return rows_from(body, kind, limits)
+    return await in_thread(lambda: rows_from(body, kind, limits))
 
 
 def _listed(rows: Any) -> Any:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from pyramidion.errors import FormatError, ObservationError, PyramidionError
 from pyramidion.web.arrow_bodies import table_from
 from pyramidion.web.bodies import ARROW, JSON, json_from, refuse_many
+from pyramidion.web.errors import error_response
 from pyramidion.web.limits import Limits
-from pyramidion.web.refusals import refusal
 
 LIMITS = Limits(body_bytes=16 << 20, rows=100_000, held_bytes=512 << 20)
 """What an edge takes, where nobody says otherwise: less than a service, which takes bulk."""
@@ -48,7 +48,7 @@ def _vector(told: list[Any]) -> NDArray[np.float32]:
 
 def refused(problem: PyramidionError) -> Response:
     """An error of ours; what is not at hand now is perhaps in a moment."""
-    told = refusal(problem)
+    told = error_response(problem)
     if problem.status == 503:
         told.headers["Retry-After"] = "1"
     return told

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pyramidion.web.edge.access import Callers
 from pyramidion.web.edge.bodies import LIMITS
 from pyramidion.web.edge.copies import Copies
 from pyramidion.web.limits import Admission, Limits
 from pyramidion.web.metrics import Requests
+from pyramidion.web.tokens import TokenFile
 
 
 class Edge:
@@ -20,13 +20,13 @@ class Edge:
     def __init__(
         self,
         copies: Copies,
-        callers: Callers,
+        tokens: TokenFile,
         limits: Limits = LIMITS,
         *,
         open_metrics: bool = False,
         version: str = "unknown",
     ) -> None:
-        self.copies, self.callers, self.limits = copies, callers, limits
+        self.copies, self.tokens, self.limits = copies, tokens, limits
         self.open_metrics, self.version = open_metrics, version
         self.admission = Admission(limits)
         self.metrics = Requests(self.admission)

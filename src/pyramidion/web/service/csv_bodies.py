@@ -18,7 +18,6 @@ from pyramidion.rows.files import TextFile
 from pyramidion.rows.text_files import BLOCK, Types
 from pyramidion.web.limits import Limits
 
-CSV = "text/csv"
 NAME = "the body"
 _BLANK = re.compile(
     rb"(?:\xef\xbb\xbf)?[\r\n]*+"

@@ -1,4 +1,4 @@
-"""Rows in, features and training sets out."""
+"""Routes of rows: observations in, features and training sets out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -18,32 +19,24 @@ from pyramidion.learn.training_set import TrainingSet
 from pyramidion.rows.observations import Errors
 from pyramidion.storage.hot import Receipt
 from pyramidion.store.batching import Arrival
+from pyramidion.web import schemas
 from pyramidion.web.bodies import (
     ARROW,
+    CSV,
     LINES,
-    answer,
     arrow,
     arrow_parts,
+    json_response,
     kind_of,
     wants_arrow,
 )
-from pyramidion.web.refusals import LOG, public_message
-from pyramidion.web.service.csv_bodies import CSV
-from pyramidion.web.service.routing import (
-    Call,
-    Routes,
-    Rows,
-    apart,
-    asked_for,
-    observed,
-    read_by,
-    rows_of,
-)
-from pyramidion.web.service.shapes import ROWS, TRAINING, WORKLOAD
+from pyramidion.web.errors import LOG, public_message
+from pyramidion.web.routing import Routes, in_thread
+from pyramidion.web.schemas import FEATURES, ROWS, TRAINING, WORKLOAD, Param, json_of
+from pyramidion.web.service.calls import Call, Rows, asked_for, observed, record_read, rows_of
 from pyramidion.web.service.workloads import workload_of
-from pyramidion.web.shapes import FEATURES, Asked, json_of, named
 
-routes = Routes()
+routes = Routes[Call]()
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -53,10 +46,10 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
     "observe",
     often=True,
     takes=ROWS,
-    gives=json_of(named("Receipt")),
+    gives=json_of(schemas.Receipt),
     asks=(
-        Asked("errors", "what becomes of bad rows", {"enum": ["refuse", "skip"]}),
-        Asked("Idempotency-Key", "rows sent again under it are counted once", place="header"),
+        Param("errors", "what becomes of bad rows", Literal["refuse", "skip"]),
+        Param("Idempotency-Key", "rows sent again under it are counted once", place="header"),
     ),
 )
 async def observe(call: Call) -> Response:
@@ -66,9 +59,9 @@ async def observe(call: Call) -> Response:
     most = call.pyramid.settings.window_rows
     arrival = Arrival(given.rows, key, errors, call.caller.id, given.content)
     if kind_of(call.request) == CSV and most is not None and given.number > most:
-        return answer(await _in_parts(call, given, most, arrival))
+        return json_response(await _in_parts(call, given, most, arrival))
     receipt = await call.stream.observe(arrival, given.number, given.size)
-    return answer(receipt.public)
+    return json_response(receipt.public)
 
 
 async def _in_parts(call: Call, given: Rows, most: int, about: Arrival) -> dict[str, int]:
@@ -130,22 +123,22 @@ async def features(call: Call) -> Response:
     rows = (await rows_of(call, asked_for(call))).rows
     snapshot = call.pyramid.snapshot()
     if wants_arrow(call.request):
-        return arrow(await apart(lambda: snapshot.featurize(rows)))
-    found = await apart(lambda: np.asarray(snapshot.array(rows)).tolist())
+        return arrow(await in_thread(lambda: snapshot.featurize(rows)))
+    found = await in_thread(lambda: np.asarray(snapshot.array(rows)).tolist())
     told = {"names": snapshot.names, "rows": found}
-    return answer(told | {"guarantee": snapshot.guarantee.to_dict()})
+    return json_response(told | {"guarantee": snapshot.guarantee.to_dict()})
 
 
 @routes.add("GET", "/streams/{stream}/training-set", "train", gives=TRAINING, asks=WORKLOAD)
 async def training_set(call: Call) -> Response:
     """The hot rows as features and label, streamed: raw (P1), and the log says who read them."""
     workload = workload_of(call.request)
-    made = await apart(lambda: call.pyramid.training_set(**workload))
+    made = await in_thread(lambda: call.pyramid.training_set(**workload))
     tables = _tables(made)
-    first = await apart(lambda: next(tables, None))
+    first = await in_thread(lambda: next(tables, None))
     if first is None:
         raise StateError("the hot window is empty, so there is nothing to train on; observe")
-    await read_by(call, "training set")
+    await record_read(call, "training set")
     whole = chain([first], tables)
     if wants_arrow(call.request):
         return StreamingResponse(arrow_parts(first.schema, whole), media_type=ARROW)

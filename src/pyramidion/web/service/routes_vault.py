@@ -8,59 +8,59 @@ could not have it signed unseen, nor open what is granted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from starlette.responses import Response
 
 from pyramidion.errors import FormatError, MissingError
 from pyramidion.store.exposure import interval
-from pyramidion.web.bodies import answer, body_of, kind_of, object_from
+from pyramidion.web import schemas
+from pyramidion.web.bodies import JSON, json_response
+from pyramidion.web.routing import Routes, in_thread
+from pyramidion.web.schemas import json_of, struct_of
+from pyramidion.web.service.calls import Call
 from pyramidion.web.service.grants import granted
 from pyramidion.web.service.routes_store import public_vault
-from pyramidion.web.service.routing import Call, Routes, apart
-from pyramidion.web.service.shapes import DRAFT
-from pyramidion.web.shapes import FREE, json_of, listed, named, whole
 
 if TYPE_CHECKING:
     from pyramidion.vault.documents import Request
     from pyramidion.vault.keys import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
-routes = Routes()
-FIELDS = ("from", "to", "columns", "reason", "engineer", "key", "broker")
+
+routes = Routes[Call]()
 
 
-@routes.add("GET", "/streams/{stream}/vault", "admin", gives=json_of(FREE))
+@routes.add("GET", "/streams/{stream}/vault", "admin", gives=json_of(schemas.Free))
 async def vault(call: Call) -> Response:
     """What the vault holds, and what is on its way to it."""
-    return answer(public_vault(await apart(_of(call).status)))
+    return json_response(public_vault(await in_thread(_of(call).status)))
 
 
 @routes.add(
     "GET",
     "/streams/{stream}/grants",
     "admin",
-    gives=json_of(whole(grants=listed(named("Grant")))),
+    gives=json_of(schemas.Grants),
 )
 async def grants(call: Call) -> Response:
     """Who was let read the vault, what of it and until when, as the audit log tells it."""
     log, now = call.pyramid.audit_log, call.stream.now
-    return answer({"grants": await apart(lambda: granted(log.entries(), now))})
+    return json_response({"grants": await in_thread(lambda: granted(log.entries(), now))})
 
 
 @routes.add(
     "POST",
     "/streams/{stream}/vault/requests",
     "custodian-request",
-    takes=json_of(named("NewRequest")),
-    gives=DRAFT,
+    takes=json_of(schemas.NewRequest),
+    gives=json_of(schemas.Free),
 )
 async def request(call: Call) -> Response:
     """Draft a request for sealed rows; who asks signs it elsewhere. Audited."""
-    body = await body_of(call.request, call.service.limits)
-    asked = object_from(body, kind_of(call.request), FIELDS)
-    made = await apart(lambda: _draft(call, asked))
-    return Response(made.to_json(), media_type="application/json")
+    new = await struct_of(call.request, call.service.limits, schemas.NewRequest)
+    draft = await in_thread(lambda: _draft(call, new))
+    return Response(draft.to_json(), media_type=JSON)
 
 
 class Elsewhere:
@@ -74,25 +74,19 @@ class Elsewhere:
         return b""
 
 
-def _draft(call: Call, asked: dict[str, Any]) -> Request:
-    texts = [asked.get(name) for name in ("reason", "engineer", "key", "broker")]
-    columns: Any = asked.get("columns")
-    if not all(isinstance(text, str) for text in texts) or not _texts(columns):
-        raise FormatError(
-            "reason, engineer, key and broker must be text, columns a list of names; send them so"
-        )
+def _draft(call: Call, new: schemas.NewRequest) -> Request:
     now = call.stream.now
-    first, last = interval(asked.get("from"), asked.get("to"), now)
-    _refuse_unknown(call, columns)
-    key = cast("PrivateKey", Elsewhere(_public(asked["key"])))
+    first, last = interval(new.start, new.stop, now)
+    _refuse_unknown(call, new.columns)
+    key = cast("PrivateKey", Elsewhere(_public(new.key)))
     return _of(call).request(
         first,
         last,
-        columns=columns,
-        reason=asked["reason"],
-        engineer=asked["engineer"],
+        columns=new.columns,
+        reason=new.reason,
+        engineer=new.engineer,
         key=key,
-        broker=_public(asked["broker"]),
+        broker=_public(new.broker),
         now=now,
     )
 
@@ -110,10 +104,6 @@ def _of(call: Call) -> Vault:
     if found is None:
         raise MissingError("this stream has no vault; one is attached with its store")
     return found
-
-
-def _texts(told: object) -> bool:
-    return isinstance(told, list) and bool(told) and all(isinstance(text, str) for text in told)
 
 
 def _refuse_unknown(call: Call, columns: list[str]) -> None:

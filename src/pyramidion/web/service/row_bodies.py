@@ -9,9 +9,9 @@ from pyramidion.rows.observations import types_for
 from pyramidion.rows.text_files import Types
 from pyramidion.store.pyramid import Pyramid
 from pyramidion.web.arrow_bodies import table_from
-from pyramidion.web.bodies import ARROW, JSON, rows_in_json
+from pyramidion.web.bodies import ARROW, CSV, JSON, rows_in_json
 from pyramidion.web.limits import Limits
-from pyramidion.web.service.csv_bodies import CSV, rows_in_csv
+from pyramidion.web.service.csv_bodies import rows_in_csv
 
 
 class Wanted(NamedTuple):

@@ -31,10 +31,11 @@ from pyramidion.store.pyramid import Pyramid
 from pyramidion.store.schedule import Due
 from pyramidion.web.descriptors import refuse_few, scarce
 from pyramidion.web.limits import Admission, Limits
-from pyramidion.web.service.access import OWN, Token, Tokens
 from pyramidion.web.service.metrics import Metrics
 from pyramidion.web.service.streams import Stream
+from pyramidion.web.service.tokens import OWN, Tokens
 from pyramidion.web.service.warming import Warming
+from pyramidion.web.tokens import Token
 
 STREAM = "{stream}"
 KEYS = f"file:~/.config/pyramidion/{STREAM}.key"

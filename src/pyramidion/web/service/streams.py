@@ -15,8 +15,8 @@ from pyramidion.errors import FailedError, KeyHolderError, PyramidionError, Stat
 from pyramidion.storage.hot import Receipt
 from pyramidion.store.batching import Arrival
 from pyramidion.store.pyramid import Pyramid
+from pyramidion.web.errors import LOG, public_message
 from pyramidion.web.limits import Limits
-from pyramidion.web.refusals import LOG, public_message
 from pyramidion.web.service.commits import Commits
 from pyramidion.web.service.loop_wakeup import LoopWakeup
 

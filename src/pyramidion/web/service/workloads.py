@@ -1,20 +1,18 @@
-"""What is to be learned, as a caller says it: in a body, or in the query of a training set."""
+"""What a model is to learn, from a request body or from the query of a training set."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 from starlette.requests import Request
 
 from pyramidion.errors import FormatError
 from pyramidion.learn.workload import Merge
+from pyramidion.web.schemas import Workload, format_error
 
-FIELDS = ("label", "only", "without", "merge")
 
-
-class Asked(TypedDict):
+class Arguments(TypedDict):
     """The arguments of `Pyramid.register` and `Pyramid.training_set`, of the right types."""
 
     label: str | None
@@ -23,45 +21,24 @@ class Asked(TypedDict):
     merge: Merge | None
 
 
-def workload_from(told: Mapping[str, Any]) -> Asked:
-    """The workload of a JSON object; whether it fits the schema is for the store to say."""
-    label, only, merge = told.get("label"), told.get("only"), told.get("merge")
-    without = told.get("without", [])
-    if not (label is None or isinstance(label, str)):
-        raise FormatError("label must be the name of one; send it as text")
-    if not (only is None or _names(only)) or not _names(without):
-        raise FormatError(
-            'only and without must be lists of tables, a group as "a,b"; send them so'
-        )
-    if not (merge is None or _merges(merge)):
-        raise FormatError(
-            'merge must be an object of new classes; send {"new": ["old", "older"]} or leave it out'
-        )
-    return Asked(label=label, only=only, without=without, merge=merge)
+def arguments_of(workload: Workload) -> Arguments:
+    """The arguments; whether they fit the schema is for the store to check."""
+    merge = cast("Merge | None", workload.merge)
+    return Arguments(
+        label=workload.label, only=workload.only, without=workload.without, merge=merge
+    )
 
 
-def workload_of(request: Request) -> Asked:
+def workload_of(request: Request) -> Arguments:
     """The workload of a query: ``?label=y&only=a&only=a,b&without=c&merge={...}``."""
     query = request.query_params
-    told: dict[str, Any] = {"label": query.get("label")}
-    told["only"] = query.getlist("only") or None
-    told["without"] = query.getlist("without")
-    if "merge" in query:
-        try:
-            told["merge"] = msgspec.json.decode(query["merge"])
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            told["merge"] = False  # refused below, in the same words
-    return workload_from(told)
-
-
-def _names(told: object) -> bool:
-    return isinstance(told, list) and all(isinstance(name, str) for name in told)
-
-
-def _merges(told: object) -> bool:
-    return isinstance(told, dict) and all(_classes(olds) for olds in told.values())
-
-
-def _classes(olds: object) -> bool:
-    plain = (str, int, float, bool)
-    return isinstance(olds, list) and all(isinstance(old, plain) for old in olds)
+    given: dict[str, Any] = {"label": query.get("label"), "only": query.getlist("only") or None}
+    given["without"] = query.getlist("without")
+    try:
+        if "merge" in query:
+            given["merge"] = msgspec.json.decode(query["merge"])
+        return arguments_of(msgspec.convert(given, Workload))
+    except msgspec.ValidationError as problem:
+        raise format_error(problem, Workload) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise FormatError('merge is not valid JSON; send {"new": ["old", "older"]}') from None

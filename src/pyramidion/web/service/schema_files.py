@@ -7,8 +7,8 @@ import tomllib
 from typing import Any
 
 from pyramidion.errors import FormatError
-from pyramidion.web.bodies import object_from
-from pyramidion.web.service.shapes import TOML
+from pyramidion.web.bodies import TOML
+from pyramidion.web.schemas import SchemaFile, struct_from
 
 SCHEMA_BYTES = 1 << 20
 """Of a schema file. Reading one takes long where it is large, or keys have many parts."""
@@ -37,20 +37,14 @@ _PLACE = re.compile(r"\(at (line \d+, column \d+|end of document)\)$")
 
 
 def schema_file(body: bytes, kind: str) -> dict[str, Any]:
-    """What a schema file says; ``settings`` in JSON stand for its ``[settings]`` table."""
+    """The contents of a schema file; ``settings`` in JSON replace its ``[settings]`` table."""
     if kind == TOML:
         return _toml(body)
-    asked = object_from(body, kind, ("schema", "settings"))
-    schema, settings = asked.get("schema"), asked.get("settings")
-    if not isinstance(schema, str) or not isinstance(settings, dict | None):
-        raise FormatError(
-            f"schema must be the text of a schema file, and settings a JSON object; send both, or "
-            f"the schema file itself as {TOML}"
-        )
-    told = _toml(schema.encode(errors="replace"))
-    if settings is not None:
-        told["settings"] = settings
-    return told
+    file = struct_from(body, kind, SchemaFile)
+    found = _toml(file.schema.encode(errors="replace"))
+    if file.settings is not None:
+        found["settings"] = file.settings
+    return found
 
 
 def _toml(text: bytes) -> dict[str, Any]:

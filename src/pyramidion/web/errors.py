@@ -1,4 +1,4 @@
-"""The one shape of errors: ``{"error": {"code": ..., "message": ...}}``, never a value in it."""
+"""Errors as responses: ``{"error": {"code": ..., "message": ...}}``, never with a value in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from pyramidion.errors import (
@@ -30,29 +29,29 @@ _PLACE = re.compile(
 )
 """A path or an address in a message, unless it is one of this service's own."""
 MOST_ROWS = 1_000
-"""Numbers of bad rows that are told for each reason."""
+"""Numbers of bad rows that are listed for each reason."""
 
 
 class UnsupportedError(RequestError):
-    """A content type or an encoding that is not spoken here."""
+    """A content type or an encoding that is not supported."""
 
     status = 415
 
 
 class SlowError(RequestError):
-    """A body that did not come; what is left of the connection is not to be understood."""
+    """A body that did not arrive; the rest of the connection cannot be parsed."""
 
     status = 408
 
 
 class LongError(RequestError):
-    """A path, a query or header fields beyond what is read."""
+    """A path, a query or header fields that are too long."""
 
     status = 431
 
 
 def public_message(problem: PyramidionError | str) -> str:
-    """What callers are told of an error: never where a file, a key or another server is.
+    """The message of an error for callers: never where a file, a key or another server is.
 
     >>> from pyramidion.errors import StorageError
     >>> public_message(StorageError("/data/s/hot is on a full disk")) == ELSEWHERE
@@ -65,14 +64,14 @@ def public_message(problem: PyramidionError | str) -> str:
     return ELSEWHERE if _PLACE.search(str(problem)) else str(problem)
 
 
-def refusal(problem: PyramidionError) -> Response:
-    """An error of ours, as an answer."""
+def error_response(problem: PyramidionError) -> Response:
+    """An error of ours as a response."""
     message = public_message(problem)
     if message != str(problem):
         LOG.error("failed %s", type(problem).__name__, extra={"trouble": str(problem)})
-    told: dict[str, Any] = {"code": type(problem).__name__, "message": message}
+    error: dict[str, Any] = {"code": type(problem).__name__, "message": message}
     if isinstance(problem, ObservationError) and problem.problems:
-        told["problems"] = {why: rows[:MOST_ROWS] for why, rows in problem.problems.items()}
+        error["problems"] = {why: rows[:MOST_ROWS] for why, rows in problem.problems.items()}
     headers = {}
     if isinstance(problem, BusyError):
         headers["Retry-After"] = str(problem.retry_after)
@@ -80,40 +79,36 @@ def refusal(problem: PyramidionError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(problem, SlowError):
         headers["Connection"] = "close"
-    return told_as(told, problem.status, headers)
+    return Response(error_body(error), problem.status, headers, media_type=JSON)
 
 
-def told_as(told: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> Response:
-    """The one shape."""
-    return Response(shaped(told), status, headers, media_type=JSON)
+def error_body(error: dict[str, Any]) -> bytes:
+    """The JSON of an error."""
+    return msgspec.json.encode({"error": error})
 
 
-def shaped(told: dict[str, Any]) -> bytes:
-    """The one shape, as bytes."""
-    return msgspec.json.encode({"error": told})
-
-
-def surprise(problem: BaseException) -> Response:
-    """An error that nobody foresaw. Where it came from is logged; what it says may hold values."""
+def unexpected_error(problem: BaseException) -> Response:
+    """A response to an unexpected error. Its places are logged; its message may hold values."""
     LOG.error("unforeseen %s", type(problem).__name__, extra={"places": places(problem)})
-    told = {"code": "Unforeseen", "message": "something went wrong here; the log says where"}
-    return told_as(told, 500)
+    error = {"code": "Unforeseen", "message": "something went wrong here; the log says where"}
+    return Response(error_body(error), 500, media_type=JSON)
 
 
-async def unrouted(_: Request, problem: Exception) -> Response:
-    """What no route takes, in the one shape of errors."""
-    status = problem.status_code if isinstance(problem, HTTPException) else 500
-    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
+def unrouted(problem: HTTPException) -> Response:
+    """A response to a request that no route takes."""
     known = {
         404: ("MissingError", "there is nothing at this address; /docs shows what there is"),
         405: ("RequestError", "this address does not take this method; /docs shows which"),
     }
-    code, message = known.get(status, ("RequestError", "the request cannot be read; see /docs"))
-    return told_as({"code": code, "message": message}, status, headers)
+    code, message = known.get(
+        problem.status_code, ("RequestError", "the request cannot be read; see /docs")
+    )
+    body = error_body({"code": code, "message": message})
+    return Response(body, problem.status_code, problem.headers, media_type=JSON)
 
 
 def places(problem: BaseException | None) -> list[str]:
-    """Where an error came from, and of which kinds it and its causes are; not what it says."""
+    """The types of an error and its causes, and where they were raised; not their messages."""
     found: list[str] = []
     seen: set[int] = set()
     while problem is not None and id(problem) not in seen:
