@@ -13,14 +13,14 @@ import pytest
 import uvicorn
 
 from pyramidion import Client
-from pyramidion.web.connections import connections
+from pyramidion.web.connection_slots import ConnectionSlots
+from pyramidion.web.connections import Connection
 from pyramidion.web.edge import edge as edges
 from pyramidion.web.edge.app import create_app
 from pyramidion.web.edge.bodies import LIMITS as USUAL
 from pyramidion.web.edge.copies import Copies
 from pyramidion.web.limits import Limits
 from pyramidion.web.listen import bound
-from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from pyramidion.web.tokens import TokenFile
 from tests.client.conftest import client, service, soon, stand, store  # noqa: F401
@@ -60,15 +60,15 @@ def limits() -> Limits:
 
 
 @pytest.fixture
-def room(limits: Limits) -> Room:
+def slots(limits: Limits) -> ConnectionSlots:
     """The connections of an edge."""
-    return Room(lambda: limits.connections)
+    return ConnectionSlots(lambda: limits.connections)
 
 
 @pytest.fixture
-def kind(limits: Limits, room: Room) -> type[Any]:
+def kind() -> type[Any]:
     """The kind of connections that an edge has."""
-    return connections(limits, room=room)
+    return Connection
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def edge(
     tmp_path: Path,
     kind: type[Any],
     limits: Limits,
-    room: Room,
+    slots: ConnectionSlots,
 ) -> Iterator[Edge]:
     """An edge that holds a stream and models: of classes, of a number, and one that has none."""
     now = int(stand.clock.now * SECOND)
@@ -95,10 +95,10 @@ def edge(
     listening = bound("127.0.0.1", 0)
     made = edges.Edge(copies, TokenFile(hashes), limits)
     config = uvicorn.Config(
-        create_app(made), http=kind, loop="uvloop", ws="none", log_config=None,
+        create_app(made), http="httptools", loop="uvloop", ws="none", log_config=None,
         timeout_keep_alive=limits.idle_seconds, access_log=False, server_header=False,
     )  # fmt: skip
-    server = Server(config, threading.Event(), room, limits)
+    server = Server(config, threading.Event(), slots, limits, kind)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     wait_for(lambda: server.started and not copies.lacking())

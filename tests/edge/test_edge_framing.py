@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from pyramidion.web.connections import connections
-from pyramidion.web.room import Room
+from pyramidion.web.connections import Connection
 from tests import framing
-from tests.edge.conftest import ASKER, LIMITS, Edge
+from tests.edge.conftest import ASKER, Edge
 
 CUTTING = framing.Cutting()
 
@@ -29,8 +28,8 @@ class Cut:
 
 
 @pytest.fixture
-def kind(room: Room) -> type[Any]:
-    return CUTTING.kind(connections(LIMITS, room=room))
+def kind() -> type[Any]:
+    return CUTTING.kind(Connection)
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from pyramidion.web.accepting import Accepting
+from pyramidion.web.acceptor import Acceptor
+from pyramidion.web.connection_slots import ConnectionSlots
+from pyramidion.web.connections import Connection
 from pyramidion.web.limits import Limits
 from pyramidion.web.listen import BACKLOG, Certificate
-from pyramidion.web.room import Room
 
 SWITCH = 0.0005
 """Seconds after which a thread of Python's must let another one have its turn, if that waits.
@@ -27,20 +28,26 @@ let go of the lock, which it does with every system call."""
 
 
 class Server(uvicorn.Server):
-    """Stops at a signal, and leaves the process to who called it: the stores are not closed yet.
+    """Stops at a signal or when an event is set, and does not end the process.
 
-    Or when an event is set, for who cannot send one; a signal sets it too. Connections are accepted
-    as far as there is room for them.
+    The caller closes the stores afterwards. A signal sets the event too. Connections are accepted
+    while there are slots for them.
     """
 
     def __init__(
-        self, config: uvicorn.Config, stop: threading.Event, room: Room, limits: Limits
+        self,
+        config: uvicorn.Config,
+        stop: threading.Event,
+        slots: ConnectionSlots,
+        limits: Limits,
+        connection: type[Connection] = Connection,
     ) -> None:
         super().__init__(config)
         self._stop = stop
-        self._room = room
+        self._slots = slots
         self._limits = limits
-        self._accepting: list[Accepting] = []
+        self._connection = connection
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
@@ -48,16 +55,15 @@ class Server(uvicorn.Server):
         config = self.config
 
         def protocol() -> asyncio.Protocol:
-            return config.http_protocol_class(  # type: ignore[call-arg]
-                config=config, server_state=self.server_state, app_state=self.lifespan.state
-            )
+            state = {"server_state": self.server_state, "app_state": self.lifespan.state}
+            return self._connection(self._limits, self._slots, config=config, **state)
 
-        more = self._room, config.ssl, self._limits.header_seconds
-        self._accepting = [Accepting(each, protocol, *more) for each in sockets or ()]
+        more = self._slots, config.ssl, self._limits.header_seconds
+        self._acceptors = [Acceptor(each, protocol, *more) for each in sockets or ()]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, and finish what was taken."""
-        for each in self._accepting:
+        for each in self._acceptors:
             each.close()
         await super().shutdown(sockets=sockets)
 
@@ -87,12 +93,11 @@ class Server(uvicorn.Server):
 
 def run(
     app: ASGIApp,
-    kind: type[asyncio.Protocol],
     listening: socket.socket,
     certificate: Certificate | None,
     *,
     limits: Limits,
-    room: Room,
+    slots: ConnectionSlots,
     stop: threading.Event,
     grace: int,
 ) -> None:
@@ -102,7 +107,7 @@ def run(
     """
     config = uvicorn.Config(
         app,
-        http=kind,
+        http="httptools",
         loop="uvloop",
         ws="none",
         timeout_keep_alive=limits.idle_seconds,
@@ -115,7 +120,7 @@ def run(
         ssl_keyfile=None if certificate is None else str(certificate.key),
     )
     with _switching(SWITCH):
-        Server(config, stop, room, limits).run(sockets=[listening])
+        Server(config, stop, slots, limits).run(sockets=[listening])
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from starlette.testclient import TestClient
 
 from pyramidion.learn.estimators import estimator_named
 from pyramidion.web.bodies import ARROW
-from pyramidion.web.connections import connections
+from pyramidion.web.connection_slots import ConnectionSlots
+from pyramidion.web.connections import Connection
 from pyramidion.web.limits import Limits
 from pyramidion.web.listen import bound
 from pyramidion.web.logs import logged
-from pyramidion.web.room import Room
 from pyramidion.web.server import Server
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
@@ -134,10 +134,10 @@ class Listening:
         self.socket = bound("127.0.0.1", 0)
         self.port = self.socket.getsockname()[1]
         limits = guarded.service.limits
-        self.room = Room(lambda: limits.connections)
+        self.slots = ConnectionSlots(lambda: limits.connections)
         config = uvicorn.Config(
             guarded.app,
-            http=kind(connections(limits, self.room)),
+            http="httptools",
             loop="uvloop",
             ws="none",
             timeout_keep_alive=limits.idle_seconds,
@@ -145,7 +145,7 @@ class Listening:
             access_log=False,
             server_header=False,
         )
-        self.server = Server(config, threading.Event(), self.room, limits)
+        self.server = Server(config, threading.Event(), self.slots, limits, kind(Connection))
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
         self.thread.start()
         wait_for(lambda: self.server.started)

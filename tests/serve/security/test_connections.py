@@ -227,7 +227,7 @@ def test_oldest_half_open_connection_makes_room(fresh: Makes, listening: Listens
         assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
         for each in (first, second):
             each.sendall(b"G")
-        wait_for(lambda: len(place.room) == 3)
+        wait_for(lambda: len(place.slots) == 3)
         with place.connect() as third:
             assert read_all(first) == b""
             third.sendall(HEALTHY)
@@ -242,10 +242,10 @@ def test_dropped_connections_are_forgotten(fresh: Makes, listening: Listens) -> 
     made = [place.connect() for _ in range(50)]  # accepted together: some go before they are made
     for each in made[:-3]:
         assert read_all(each) == b""
-    wait_for(lambda: len(place.server.server_state.connections) == len(place.room) == 3)
+    wait_for(lambda: len(place.server.server_state.connections) == len(place.slots) == 3)
     for each in made:
         each.close()
-    wait_for(lambda: len(place.server.server_state.connections) == len(place.room) == 0)
+    wait_for(lambda: len(place.server.server_state.connections) == len(place.slots) == 0)
 
 
 def test_longest_idle_connection_makes_room(fresh: Makes, listening: Listens) -> None:

@@ -10,7 +10,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from pyramidion.web.connections import PIPELINED, connections
+from pyramidion.web.connection_slots import ConnectionSlots
+from pyramidion.web.connections import PIPELINED, Connection
 from pyramidion.web.limits import Limits
 from tests import framing
 from tests.serve.security.guarded import STREAM, Guarded, Listening
@@ -75,7 +76,8 @@ def test_pipelined_requests_are_bounded() -> None:
     async def fed() -> Wire:
         config = uvicorn.Config(healthy, ws="none", log_config=None)
         config.load()
-        made = connections(Limits())(config, ServerState(), {}, asyncio.get_running_loop())
+        state = {"config": config, "server_state": ServerState(), "app_state": {}}
+        made = Connection(Limits(), ConnectionSlots(lambda: 10), **state)
         wire = Wire()
         made.connection_made(wire)  # type: ignore[arg-type]
         made.data_received(framing.ASKED * 2 * PIPELINED)

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyramidion.web.connections import connections
+from pyramidion.web.connection_slots import ConnectionSlots
 from pyramidion.web.descriptors import for_connections, refuse_few
 from pyramidion.web.listen import Certificate
-from pyramidion.web.room import Room
 from pyramidion.web.server import run
 from pyramidion.web.service.app import create_app
 from pyramidion.web.service.service import Service
@@ -38,12 +37,12 @@ def serve(
     know at once.
     """
     refuse_few(len(service.every))
-    room = Room(lambda: min(service.limits.connections, for_connections(len(service.every))))
-    kind = connections(service.limits, room)
+    limits = service.limits
+    slots = ConnectionSlots(lambda: min(limits.connections, for_connections(len(service.every))))
     service.warming.begin()
     run(
-        create_app(service), kind, listening, certificate,
-        limits=service.limits, room=room, stop=stop or threading.Event(), grace=grace,
+        create_app(service), listening, certificate,
+        limits=limits, slots=slots, stop=stop or threading.Event(), grace=grace,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Accepting connections: each has its place before it costs a TLS handshake.
+"""Accepting connections: each takes a slot before it costs a TLS handshake.
 
-An event loop's own server accepts whatever comes, and tells a protocol of a TLS connection only
-after its handshake: whoever never sends one would hold descriptors that nobody counts.
+An event loop's own server accepts everything, and calls the protocol of a TLS connection only after
+its handshake: a client that never completes one would hold a descriptor that nobody counts.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pyramidion.web.room import Room
+from pyramidion.web.connection_slots import ConnectionSlots
 
-MANY = 8
-"""Connections that are accepted before others get their turn.
+AT_ONCE = 8
+"""Connections that are accepted before the loop does other work.
 
-One that is dropped during its handshake keeps its descriptor for some turns of the loop; with 100,
-a burst took all that are kept for the process."""
-PAUSE = 0.1  # seconds without accepting when the system has no room for more
+One that is dropped during its handshake keeps its descriptor for some iterations of the loop; with
+100, a burst took all that are kept for the process."""
+PAUSE = 0.1  # seconds without accepting when the system has no descriptors left
 
 
-class Accepting:
-    """Accepts connections from a socket until it is closed."""
+class Acceptor:
+    """Accepts connections from a listening socket until it is closed."""
 
     def __init__(
         self,
         listening: socket.socket,
         protocol: Callable[[], Any],
-        room: Room,
+        slots: ConnectionSlots,
         context: ssl.SSLContext | None,
         handshake_seconds: float,
     ) -> None:
         self._listening = listening
         self._protocol = protocol
-        self._room = room
+        self._slots = slots
         self._tls: dict[str, Any] = {}
         if context is not None:
             self._tls = {"ssl": context, "ssl_handshake_timeout": handshake_seconds}
@@ -51,9 +51,9 @@ class Accepting:
         self._loop.add_reader(self._listening.fileno(), self._accept)
 
     def _accept(self) -> None:
-        for _ in range(MANY):
+        for _ in range(AT_ONCE):
             try:
-                made, _ = self._listening.accept()
+                accepted, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -62,30 +62,30 @@ class Accepting:
                 self._loop.remove_reader(self._listening.fileno())
                 self._timer = self._loop.call_later(PAUSE, self._resume)
                 return
-            self._begin(made)
+            self._connect(accepted)
 
-    def _begin(self, made: socket.socket) -> None:
+    def _connect(self, accepted: socket.socket) -> None:
         connection = self._protocol()
-        if not self._room.enter(connection):
-            made.close()
+        if not self._slots.acquire(connection):
+            accepted.close()
             return
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: connection, made, **self._tls)
+            self._loop.connect_accepted_socket(lambda: connection, accepted, **self._tls)
         )
-        if self._tls:  # others are made at once
+        if self._tls:  # without TLS it completes at once
             connection.connecting = task
         self._connecting.add(task)
-        task.add_done_callback(lambda task: self._connected(task, made, connection))
+        task.add_done_callback(lambda task: self._connected(task, accepted, connection))
 
-    def _connected(self, task: asyncio.Task[Any], made: socket.socket, connection: Any) -> None:
+    def _connected(self, task: asyncio.Task[Any], accepted: socket.socket, connection: Any) -> None:
         self._connecting.discard(task)
         if task.cancelled() or task.exception() is not None:
-            self._room.leave(connection)
-            made.close()
+            self._slots.release(connection)
+            accepted.close()
 
     def close(self) -> None:
-        """Accept no more; handshakes that are not over are broken off."""
+        """Stop accepting, and break off handshakes that are not complete."""
         if self._timer is not None:
             self._timer.cancel()
         with suppress(OSError, ValueError):
