@@ -1,16 +1,19 @@
-"""What answers over HTTP has in common, be it the service or an edge.
+"""HTTP: what the service, its dashboard and the edge share.
 
-accepting   connections are accepted as far as there is room
-room        how many connections there may be, and which one makes room for a new one
-descriptors file descriptors: how many the stores leave for connections
-connections connections that nobody can hold for ever
-gate        what every request passes: bounds of its fields, headers, metrics, the log
-limits      how much is taken; beyond that it is refused
-bodies      bodies in and answers out, as JSON or Arrow by content type
-arrow_bodies  Arrow from strangers: refused before it costs more than its bytes
-patience    how long a body is waited for
-refusals    the one shape of errors
-shapes      what bodies and answers look like; openapi, page: the document of them
-metrics     numbers of requests for Prometheus; logs: JSON lines on stderr
-server      the process: a stop that finishes what was taken
+server            the process: a stop that finishes what was accepted
+acceptor          accepts connections while there are slots for them
+connection_slots  how many connections there may be, and which one is dropped for a new one
+descriptors       file descriptors: how many the stores leave for connections
+connections       timeouts for slow clients, and one reading of every request
+middleware        around every app: limits on header fields, response headers, metrics, the log
+routing           routes with roles, and the checks before each of them
+tokens            who may call, and for what
+limits            rates, sizes and numbers; beyond them requests are refused
+bodies            bodies in and responses out, as JSON or Arrow by content type; arrow_bodies
+schemas           bodies as structs, for decoding and for OpenAPI
+openapi, page     the OpenAPI document, for programs and for people
+errors            errors as responses
+metrics, logs     numbers for Prometheus; JSON lines on stderr
+
+service/, dashboard/, edge/ and client/ use them.
 """

@@ -3,6 +3,9 @@
 A line says when, what, who by the id of a token, and how long: never a body, a value, a query, a
 token, or a path as it was asked for. Errors are told by their kind and where they came from,
 since what they say may hold values. Other packages' lines pass through here too.
+
+Which fields may be logged is a rule of ours, and lines of other packages are cut by it. A library
+such as structlog would replace only the encoding of a line, which is a call of msgspec.
 """
 
 from __future__ import annotations

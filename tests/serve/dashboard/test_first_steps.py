@@ -17,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, sync_playwright
 
 from pyramidion import Categorical, Label, Schema
-from pyramidion.web.dashboard.commands import Commands
+from pyramidion.web.dashboard.curl_commands import Commands
 from pyramidion.web.dashboard.first_rows import MOST
 from tests.conftest import ROOT
 from tests.serve.dashboard.filled import logged_in, word_of

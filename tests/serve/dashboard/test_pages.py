@@ -13,7 +13,7 @@ import pytest
 from pyramidion import Categorical, Label, Schema
 from pyramidion.errors import StorageError
 from pyramidion.learn.estimators import estimator_named
-from pyramidion.web.dashboard import statics
+from pyramidion.web.dashboard import static_files
 from tests.serve.dashboard.filled import MODEL, OTHER, PAGES, STREAM, Filled, logged_in, word_of
 from tests.serve.dashboard.numbers import Answers, compare
 from tests.serve.dashboard.visitors import inside
@@ -241,17 +241,17 @@ def test_a_model_of_a_hostile_name_can_be_measured(hostile: Guarded) -> None:
 
 
 def test_files_may_be_kept_because_their_addresses_change_with_them(guarded: Guarded) -> None:
-    for name in statics.files():
-        told = guarded.client.get(statics.address(name))
+    for name in static_files.files():
+        told = guarded.client.get(static_files.address(name))
         assert told.status_code == 200
         assert told.headers["cache-control"] == "public, max-age=31536000, immutable"
-        assert told.headers["content-type"].startswith(statics.KINDS[Path(name).suffix])
+        assert told.headers["content-type"].startswith(static_files.KINDS[Path(name).suffix])
 
 
 def test_no_other_file_is_served(guarded: Guarded) -> None:
     for path in (
         "/static/0000/style.css",
-        statics.address("style.css").replace("style.css", "live.js"),
+        static_files.address("style.css").replace("style.css", "live.js"),
         "/static/x/..%2f..%2fapp.py",
         "/static/x/%2e%2e/app.py",
         "/static/",
@@ -261,6 +261,6 @@ def test_no_other_file_is_served(guarded: Guarded) -> None:
 
 
 def test_the_plot_library_is_the_installed_one(guarded: Guarded) -> None:
-    assert not (statics.OWN / statics.PLOTS).exists()
-    assert "site-packages" in str(statics.files()[statics.PLOTS])
-    assert len(statics.styles()) >= 1
+    assert not (static_files.OWN / static_files.PLOTS).exists()
+    assert "site-packages" in str(static_files.files()[static_files.PLOTS])
+    assert len(static_files.styles()) >= 1

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from pyramidion.errors import PyramidionError
 from pyramidion.web.bodies import CSV
-from pyramidion.web.dashboard.commands import one_row, plain
+from pyramidion.web.dashboard.curl_commands import one_row, plain
 from pyramidion.web.dashboard.first_stream import commands_of, sentence
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit

@@ -17,7 +17,7 @@ from pyramidion.config import toml
 from pyramidion.config.schema import Schema
 from pyramidion.errors import FormatError, PyramidionError
 from pyramidion.web.bodies import CSV, TOML
-from pyramidion.web.dashboard.commands import SAMPLE, Commands
+from pyramidion.web.dashboard.curl_commands import SAMPLE, Commands
 from pyramidion.web.dashboard.layout import Link
 from pyramidion.web.dashboard.pages import Pages, Visit
 from pyramidion.web.errors import public_message

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from pyramidion.errors import BusyError, PyramidionError, UnknownCallerError
 from pyramidion.web.dashboard.api import Api
+from pyramidion.web.dashboard.csrf import Form, form_of, refuse_elsewhere, refuse_wordless
 from pyramidion.web.dashboard.layout import Layout, Link
-from pyramidion.web.dashboard.origins import Form, form_of, refuse_elsewhere, refuse_wordless
 from pyramidion.web.dashboard.sessions import Session, Sessions, cookie_of
 from pyramidion.web.errors import LOG, public_message, unexpected_error
 from pyramidion.web.middleware import CALLER, PLACE

@@ -7,7 +7,10 @@ the token's secret is not kept at all. A session ends
     in any case   after half a day
     at once       when somebody logs out, or the token is taken back
 
-Whoever has a token may be logged in with several browsers, but not with any number.
+A token may be logged in with several browsers, but not with any number.
+
+Sessions are on the server, so that they end at once with their token. Starlette's
+`SessionMiddleware` keeps a session in a signed cookie, which nobody can revoke.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """A prediction server away from the store: tables and models in memory, no rows, no disk.
 
+app         its routes: those of the service that need no rows and no store
 copies      the snapshots and models that it holds, renewed and dropped in time
-access      whose tokens it answers, by their hashes
-edge        all that one edge answers from, how much it takes, numbers for Prometheus
+edge        all that one edge answers from, its limits, numbers for Prometheus
 bodies      rows in
-routing     routes, with who may call them; app: which there are, shapes: what they take
-server      the process: an address, a stop that finishes what was asked
+server      the process: an address, a stop that finishes what was accepted
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The service: streams of a data directory over HTTP.
 
+app         the routes, put together
+routes_*    routes of rows, models, the store, the vault, and administration
+calls       what handlers get, and what several of them share
 service     streams, tokens, the signing key: what one process serves
 streams     one stream: its store, the queue before it, its timer
-warming     kernels are loaded before anybody is answered
-access      tokens and roles; everything is denied unless a role says otherwise
-commits     observations of many senders in one durable commit
-routing     routes that cannot be added without saying who may call them
-row_bodies  rows in, as JSON, Arrow or CSV by content type
-shapes      what bodies and answers look like
+commits     observations of many senders in one durable commit; loop_wakeup tells them
+tokens      tokens are made, removed and stored
+row_bodies  rows as JSON, Arrow or CSV, by content type; csv_bodies
+schema_files, workloads, grants   what requests say of schemas and models, and the log of grants
 metrics     numbers for Prometheus
-app         the routes, put together
+warming     loads kernels before the first request
 server      the process: address, certificates, graceful stop
 
-What an edge has too, such as limits, logs and the one shape of errors, is in `pyramidion.web`.
+What an edge shares, such as routing, limits and errors, is in `pyramidion.web`.
 """

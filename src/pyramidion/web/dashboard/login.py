@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pyramidion.errors import PyramidionError, UnknownCallerError
+from pyramidion.web.dashboard.csrf import LOGIN_BYTES, form_of, refuse_elsewhere
 from pyramidion.web.dashboard.layout import Link
-from pyramidion.web.dashboard.origins import LOGIN_BYTES, form_of, refuse_elsewhere
 from pyramidion.web.dashboard.pages import HEADERS, House, Pages, Visit, refused
 from pyramidion.web.dashboard.sessions import cookie_of, give, take_back
 from pyramidion.web.middleware import CALLER, PLACE
