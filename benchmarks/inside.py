@@ -99,6 +99,6 @@ def run() -> None:
     """Serve."""
     vars(routes_models)["_features"] = _reading(routes_models._features)
     vars(routes_models)["_one"] = _keeping(routes_models._one)
-    vars(routes_models)["_asked"] = _saying(routes_models._asked)
+    vars(routes_models)["_predict_once"] = _saying(routes_models._predict_once)
     threading.Thread(target=_tell, args=(Path(os.environ[TIMES]),), daemon=True).start()
     run_program()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyramidion.web.service.routes_models import quickly
+from pyramidion.web.service.routes_models import is_fast
 from tests.serve.services import (
     ARROW_IN,
     ARROW_OUT,
@@ -98,8 +98,8 @@ def test_a_model_that_takes_long_answers_a_row_as_the_store_does(modelled: Insid
     row = {"a": "1", "b": "x"}
     told = caller.post(f"{MODELS}/trees/predictions", json=row).json()["probabilities"]
     assert np.allclose(told, store.predict_proba("trees", [row]), atol=1e-6)
-    assert not quickly(store.models["trees"])
-    assert quickly(store.models["m"])
+    assert not is_fast(store.models["trees"])
+    assert is_fast(store.models["m"])
 
 
 def test_features_that_are_ready_made_are_predicted_as_their_row(modelled: Inside) -> None:

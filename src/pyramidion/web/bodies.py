@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 async def body_of(request: Request, limits: Limits, most: int | None = None) -> bytes:
     """The body of a request, no larger and no slower than allowed."""
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedError("an encoded body is not read here; send it as it is")
+        raise UnsupportedError("unsupported content encoding; send the body without one")
     if most is None:
         most = limits.json_bytes if kind_of(request) == JSON else limits.body_bytes
     length = request.headers.get("content-length", "")
@@ -46,9 +46,9 @@ async def body_of(request: Request, limits: Limits, most: int | None = None) -> 
         async with asyncio.timeout(limits.body_seconds):
             return await _read(request, most)
     except TimeoutError:
-        raise SlowError("the body took too long to come; send it again, faster") from None
+        raise SlowError("the body took too long to arrive; send it again") from None
     except ClientDisconnect:
-        raise SlowError("the caller left before the body was whole; send it again") from None
+        raise SlowError("the connection ended before the body did; send it again") from None
 
 
 async def _read(request: Request, most: int) -> bytes:
@@ -84,7 +84,7 @@ def rows_in_json(body: bytes, kind: str, limits: Limits, spoken: Sequence[str]) 
     told = json_from(body, kind, spoken)
     rows = told if isinstance(told, list) else [told]
     if not all(type(row) is dict for row in rows):
-        raise ObservationError("rows must be a JSON object, or a list of objects; send them so")
+        raise ObservationError("rows must be a JSON object or a list of objects")
     refuse_many(len(rows), limits)
     return rows
 

@@ -167,14 +167,14 @@ class Admission:
         """Raise when a token asks more often than it may."""
         wait = self._callers.wait(caller, self._clock())
         if wait:
-            raise self._busy("rate", "this token asks more often than it may; ask less often", wait)
+            raise self._busy("rate", "this token sends requests too often; send fewer", wait)
 
     def strange(self, address: str) -> None:
         """Raise when too many logins from an address have failed."""
         wait = self._strangers.wait(self._slot(address), self._clock())
         if wait:
-            told = "too many logins from this address have failed; see to the token, and wait"
-            raise self._busy("logins", told, wait)
+            message = "too many failed logins from this address; check the token and retry later"
+            raise self._busy("logins", message, wait)
 
     def _slot(self, address: str) -> int:
         """Which bucket is for an address; nobody outside knows which others share it."""
@@ -184,7 +184,7 @@ class Admission:
     def enter(self, kind: str) -> None:
         """Take one of the places for requests that are being answered; `leave` gives it back."""
         if self.answering[kind] >= self._most[kind]:
-            raise self._busy("at_once", "as many requests as may be are being answered; ask again")
+            raise self._busy("at_once", "too many requests are being answered; retry later")
         self.answering[kind] += 1
 
     def leave(self, kind: str) -> None:
@@ -195,7 +195,7 @@ class Admission:
         """Count memory of a body that came in; the caller gives it back with `release`."""
         self.held += size
         if self.held > self._limits.held_bytes:
-            raise self._busy("held", "the bodies that are held fill the memory for them; ask again")
+            raise self._busy("held", "the memory for request bodies is full; retry later")
 
     def release(self, size: int) -> None:
         """A body was answered."""

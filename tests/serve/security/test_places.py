@@ -140,7 +140,7 @@ def test_message_with_a_place_is_replaced(text: str) -> None:
     [
         "there is nothing at this address; /docs shows what there is",
         "give them as /features makes them",
-        "the content type must be application/json or text/csv; say which it is",
+        "unsupported content type; send application/json or text/csv",
         "epsilon must be above 0; write 1/2 as 0.5",
         "column 'a/b' is declared twice; remove one of them",
     ],

@@ -59,7 +59,7 @@ def _own(origin: str, request: Request) -> bool:
 async def form_of(request: Request, limits: Limits, most: int = FORM_BYTES) -> Form:
     """The fields of a form; of one that stands twice, the last."""
     if kind_of(request) != FORM:
-        raise UnsupportedError(f"a form is sent as {FORM}; send it so")
+        raise UnsupportedError(f"unsupported content type; send {FORM}")
     body = await body_of(request, limits, most)
     return _fields(body) if len(body) <= SMALL else await in_thread(lambda: _fields(body))
 

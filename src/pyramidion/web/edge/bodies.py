@@ -30,7 +30,7 @@ def rows_from(body: bytes, kind: str, limits: Limits) -> Any:
         ready = told.get("features") if len(told) == 1 else None
         return _vector(ready) if isinstance(ready, list) else told
     if not isinstance(told, list) or not all(type(row) is dict for row in told):
-        raise ObservationError("rows must be a JSON object, or a list of objects; send them so")
+        raise ObservationError("rows must be a JSON object or a list of objects")
     refuse_many(len(told), limits)
     return told
 

@@ -123,11 +123,11 @@ def _planned(call: Call, file: dict[str, object]) -> Plan:
 
 
 def _number(call: Call, name: str) -> float | None:
-    return _read(call.query(name), float, f"{name} must be a number; send it so")
+    return _read(call.query(name), float, f"{name} must be a number")
 
 
 def _whole(call: Call, name: str) -> int | None:
-    return _read(call.query(name), int, f"{name} must be a whole number; send it so")
+    return _read(call.query(name), int, f"{name} must be a whole number")
 
 
 def _read(text: str | None, kind: Callable[[str], T], wrong: str) -> T | None:

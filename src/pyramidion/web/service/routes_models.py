@@ -72,28 +72,28 @@ async def predictions(call: Call) -> Response:
     """Predict rows: a probability for each class, or the class, or the expected number."""
     body, kind = await body_of(call.request, call.service.limits), kind_of(call.request)
     model = model_of(call.pyramid, call.path_param("model"))
-    if kind == JSON and body[:1] == b"{" and model.available and probable(model):
-        quick = quickly(model) and len(body) <= SMALL and not call.service.warming.busy
+    if kind == JSON and body[:1] == b"{" and model.available and has_probabilities(model):
+        quick = is_fast(model) and len(body) <= SMALL and not call.service.warming.busy
         found = (
             _one(call, model, body) if quick else await in_thread(lambda: _one(call, model, body))
         )
-        return json_response(_told(model) | {"probabilities": [found]})
+        return json_response(_about(model) | {"probabilities": [found]})
     rows = (await rows_in(body, kind, call.service.limits, asked_for(call))).rows
     return await in_thread(lambda: _many(call, model.name, rows))
 
 
-def probable(model: Model) -> bool:
-    """Whether it gives probabilities."""
+def has_probabilities(model: Model) -> bool:
+    """Whether a model gives probabilities."""
     fitted = model.fitted
     return bool(model.classes) and fitted is not None and hasattr(fitted.estimator, "predict_proba")
 
 
-def quickly(model: Model) -> bool:
-    """Whether one row takes it microseconds; a forest would keep everybody waiting."""
+def is_fast(model: Model) -> bool:
+    """Whether one row takes microseconds; a forest would hold up all other requests."""
     return model.fitted is not None and model.fitted.quick is not None
 
 
-def _told(model: Model) -> dict[str, Any]:
+def _about(model: Model) -> dict[str, Any]:
     about = {"model": model.name, "version": model.version}
     return about | {"classes": model.classes} if model.classes else about
 
@@ -112,12 +112,12 @@ def _one(call: Call, model: Model, body: bytes) -> list[float]:
         vector = snapshot.featurize_one(json_from(body, JSON)) if features is None else features
         return begun.proba_one(vector, snapshot)
 
-    found: list[float] = _asked(model, ask).tolist()
+    found: list[float] = _predict_once(model, ask).tolist()
     return found
 
 
-def _asked(model: Model, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
-    """An answer of just this version; neither it nor an error keeps what the model learned."""
+def _predict_once(model: Model, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
+    """Ask just this version of a model; neither the answer nor an error keeps what it learned."""
     begun = model.begun()
     try:
         return np.asarray(emptied(lambda: ask(begun)))
@@ -128,15 +128,15 @@ def _asked(model: Model, ask: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
 def _features(body: bytes) -> NDArray[np.float32] | None:
     """A vector, if that is what the body has: no column of a row is a list."""
     try:
-        told = _vector(body).features
+        numbers = _vector(body).features
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if told and (max(told) > MOST or min(told) < -MOST):  # JSON has no NaN
+    if numbers and (max(numbers) > MOST or min(numbers) < -MOST):  # JSON has no NaN
         raise FormatError(
             "a feature is beyond what a number of 32 bits can hold; give the numbers that "
             "/features gives"
         )
-    return np.array(told, dtype=np.float32)
+    return np.array(numbers, dtype=np.float32)
 
 
 def _many(call: Call, name: str, rows: Any) -> Response:
@@ -146,16 +146,16 @@ def _many(call: Call, name: str, rows: Any) -> Response:
         with unexplained(call, name):
             store.predict(name, [])  # waits for its training, or says why there is none
     model, snapshot = model_of(store, name), store.snapshot()
-    if probable(model):
-        found = _asked(model, lambda begun: begun.predict_proba(snapshot, rows))
+    if has_probabilities(model):
+        found = _predict_once(model, lambda begun: begun.predict_proba(snapshot, rows))
         if wants_arrow(call.request):
             names = [f"P({model.label}={_text(each)})" for each in model.classes]
             return arrow(pa.table(list(found.T), names=names))
-        return json_response(_told(model) | {"probabilities": found.tolist()})
-    found = _asked(model, lambda begun: begun.predict(snapshot, rows))
+        return json_response(_about(model) | {"probabilities": found.tolist()})
+    found = _predict_once(model, lambda begun: begun.predict(snapshot, rows))
     if wants_arrow(call.request):
         return arrow(pa.table([pa.array(found)], names=[model.label]))
-    return json_response(_told(model) | {"predictions": found.tolist()})
+    return json_response(_about(model) | {"predictions": found.tolist()})
 
 
 def _text(each: object) -> str:
@@ -175,7 +175,7 @@ def _text(each: object) -> str:
 async def models(call: Call) -> Response:
     """The registered models."""
     return json_response(
-        {"models": [told(model, call.caller) for model in call.pyramid.models.values()]}
+        {"models": [model_values(model, call.caller) for model in call.pyramid.models.values()]}
     )
 
 
@@ -184,7 +184,9 @@ async def models(call: Call) -> Response:
 )
 async def model(call: Call) -> Response:
     """One model: what it is, whether it is available, and if not, why."""
-    return json_response(told(model_of(call.pyramid, call.path_param("model")), call.caller))
+    return json_response(
+        model_values(model_of(call.pyramid, call.path_param("model")), call.caller)
+    )
 
 
 @routes.add(
@@ -203,7 +205,7 @@ async def register(call: Call) -> Response:
         estimator = estimator_named(recipe.estimator, recipe.params)
         return call.pyramid.register(name, estimator, **workload)
 
-    return json_response(told(await in_thread(registered), call.caller))
+    return json_response(model_values(await in_thread(registered), call.caller))
 
 
 @routes.add(
@@ -222,7 +224,9 @@ async def unregister(call: Call) -> Response:
 async def retrain(call: Call) -> Response:
     """Train a model again now; what serves goes on until it is ready."""
     name = model_of(call.pyramid, call.path_param("model")).name
-    return json_response(told(await in_thread(lambda: call.pyramid.retrain(name)), call.caller))
+    return json_response(
+        model_values(await in_thread(lambda: call.pyramid.retrain(name)), call.caller)
+    )
 
 
 @routes.add("GET", "/streams/{stream}/models/{model}/loss", "train", gives=json_of(schemas.Loss))
@@ -236,7 +240,7 @@ async def loss(call: Call) -> Response:
     return json_response(about | {"guarantee": found.guarantee.to_dict()})
 
 
-def told(model: Model, caller: Token) -> dict[str, Any]:
+def model_values(model: Model, caller: Token) -> dict[str, Any]:
     """A model in plain values.
 
     How many rows it has learned from, when, how long that took and why it failed follow from the
