@@ -108,7 +108,7 @@ def asked_for(call: Call) -> Wanted:
 async def record_read(call: Call, what: str) -> None:
     """Enter in the audit log who reads raw data, before any leaves; if that fails, none leaves."""
     by, token = call.caller.name, call.caller.id
-    await in_thread(lambda: call.pyramid.note("rows.read", by=by, token=token, what=what))
+    await in_thread(lambda: call.pyramid.admin.note("rows.read", by=by, token=token, what=what))
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def unexplained(call: Call, model: str) -> Iterator[None]:
 
 def model_of(pyramid: Pyramid, name: str) -> Model:
     """A registered model."""
-    models = pyramid.models
+    models = dict(pyramid.models.items())
     if name not in models:
         remedy = nearest(name, models) if models else "register it first"
         raise MissingError(f"there is no model of this name; {remedy}")

@@ -214,7 +214,7 @@ async def register(call: Call) -> Response:
 async def unregister(call: Call) -> Response:
     """Forget a model and its recipe."""
     name = model_of(call.pyramid, call.path_param("model")).name
-    await in_thread(lambda: call.pyramid.unregister(name))
+    await in_thread(lambda: call.pyramid.models.unregister(name))
     return json_response({"removed": name})
 
 
@@ -225,7 +225,7 @@ async def retrain(call: Call) -> Response:
     """Train a model again now; what serves goes on until it is ready."""
     name = model_of(call.pyramid, call.path_param("model")).name
     return json_response(
-        model_values(await in_thread(lambda: call.pyramid.retrain(name)), call.caller)
+        model_values(await in_thread(lambda: call.pyramid.models.retrain(name)), call.caller)
     )
 
 
@@ -233,7 +233,7 @@ async def retrain(call: Call) -> Response:
 async def loss(call: Call) -> Response:
     """A model's loss on the newest hot rows, beside the prior's: raw (P1), drop it when they go."""
     name = model_of(call.pyramid, call.path_param("model")).name
-    found = await in_thread(lambda: call.pyramid.loss(name))
+    found = await in_thread(lambda: call.pyramid.models.loss(name))
     await record_read(call, "loss")
     about = {"model": name, "loss": found.model, "prior": found.prior, "gain": found.gain}
     about |= {"kind": found.kind, "tested": found.tested, "at": found.at}
@@ -265,7 +265,7 @@ async def export(call: Call) -> Response:
     """A model for an edge: signed, as raw as its rows (P1), ending as it does; audited."""
     name = model_of(call.pyramid, call.path_param("model")).name
     with unexplained(call, name):
-        header, payload = await in_thread(lambda: call.pyramid.export(name))
+        header, payload = await in_thread(lambda: call.pyramid.models.export(name))
     data = await in_thread(
         lambda: sign(call.service.signer, "model", call.stream.name, header, payload)
     )

@@ -136,7 +136,7 @@ async def withdraw(call: Call) -> Response:
     name, why = call.path_param("table"), call.query("why")
     if not why:
         raise SchemaError("a withdrawal needs a reason for the deletion record; add ?why=")
-    await in_thread(lambda: call.pyramid.withdraw(name, why=why))
+    await in_thread(lambda: call.pyramid.groups.withdraw(name, why=why))
     return json_response({"withdrawn": name, "tables": call.pyramid.schema.table_names})
 
 
@@ -148,7 +148,7 @@ async def groups(call: Call) -> Response:
 
 def _groups(call: Call) -> dict[str, object]:
     pyramid = call.pyramid
-    told = [asdict(group) for group in pyramid.groups()]
+    told = [asdict(group) for group in pyramid.groups.status()]
     return {"groups": [list(group) for group in pyramid.schema.groups], "trials": told}
 
 
@@ -162,7 +162,7 @@ def _groups(call: Call) -> dict[str, object]:
 async def add_group(call: Call) -> Response:
     """Count features together, from the next window that is not open yet."""
     new = await struct_of(call.request, call.service.limits, schemas.NewGroup)
-    await in_thread(lambda: call.pyramid.add_group(new.features))
+    await in_thread(lambda: call.pyramid.groups.add(new.features))
     return json_response(await in_thread(lambda: _groups(call)))
 
 
@@ -177,7 +177,7 @@ async def select_groups(call: Call) -> Response:
     """Choose groups worth counting from the hot rows, privately; windows pay for it."""
     new = await struct_of(call.request, call.service.limits, schemas.NewSelection)
     part = Fraction(repr(new.share))
-    done = await in_thread(lambda: call.pyramid.select_groups(share=part))
+    done = await in_thread(lambda: call.pyramid.groups.select(share=part))
     return json_response(asdict(done) | {"charged": float(done.charged)})
 
 
@@ -306,7 +306,10 @@ def _clock(call: Call) -> dict[str, object]:
 async def settle_clock(call: Call) -> Response:
     """Say which clock is right where they disagree; then what is due is done."""
     given = await struct_of(call.request, call.service.limits, schemas.ClockAnswer)
-    verbs = {"confirm": call.pyramid.confirm_clock, "correct": call.pyramid.correct_clock}
+    verbs = {
+        "confirm": call.pyramid.admin.confirm_clock,
+        "correct": call.pyramid.admin.correct_clock,
+    }
     await in_thread(lambda: verbs[given.answer](why=given.why))
     return json_response(await in_thread(lambda: _clock(call)))
 
@@ -321,7 +324,7 @@ async def settle_clock(call: Call) -> Response:
 async def reseed(call: Call) -> Response:
     """After a break-in: seal what is populating and go on with fresh noise."""
     given = await struct_of(call.request, call.service.limits, schemas.Why)
-    return json_response(asdict(await in_thread(lambda: call.pyramid.reseed(why=given.why))))
+    return json_response(asdict(await in_thread(lambda: call.pyramid.admin.reseed(why=given.why))))
 
 
 # --- signed copies for clients and edges --------------------------------------------------
