@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's and beside what we aim for: met or missed.
+"""Our numbers compared with the paper's and with our targets: met or missed.
 
 >>> figure = Figure("q1", "d", "", "", references=(Reference("a", 1.02, 0.8, "target"),))
 >>> [beside] = compared(figure, [Point("a", 1.0, ratio=1.01)])

@@ -1,12 +1,12 @@
 """Results on disk: one Parquet file for each figure and data set, in long form.
 
 A row is a point, with the job that measured it, and the run that did the job: versions,
-machine, date and command. The file is written anew after every job and then renamed, so one
-that is there is whole, and a run that was killed goes on where it stopped. It also holds how its
-figure is drawn, so a report can be made of a folder alone.
+machine, date and command. The file is rewritten after every job and then renamed, so a file is
+never partial, and a run that was killed continues where it stopped. It also holds how its
+figure is drawn, so a folder of such files is enough to write a report.
 
-A point whose detail says ``baseline`` is what all losses of its figure are divided by. Figures
-share such jobs: what one has measured, another takes over.
+All losses of a figure are divided by the point whose detail says ``baseline``. Figures share such
+jobs: a figure takes over what another one has measured.
 """
 
 from __future__ import annotations

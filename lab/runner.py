@@ -1,4 +1,4 @@
-"""Jobs are run in their order, those left of them, and what they measured is gathered.
+"""Runs the jobs of a figure that are not done yet, in order, and averages their points.
 
 >>> points = [Point("a", 1, ratio=1.0, seed=0), Point("a", 1, ratio=1.5, seed=1)]
 >>> means(points, "ratio")
@@ -28,25 +28,25 @@ class Progress(Protocol):
         """This is being done."""
 
 
-def waiting(jobs: Sequence[Job], kept: ResultFile) -> list[Job]:
+def waiting(jobs: Sequence[Job], results: ResultFile) -> list[Job]:
     """The jobs that were not done yet, each once."""
-    return list({job.key: job for job in jobs if kept.get(job) is None}.values())
+    return list({job.key: job for job in jobs if results.get(job) is None}.values())
 
 
 def run(
     jobs: Sequence[Job],
-    kept: ResultFile,
+    results: ResultFile,
     progress: Progress,
     going: Callable[[], bool] = lambda: True,
 ) -> list[Point]:
-    """The points of all jobs. Those not kept are done, and kept at once, while it is going on."""
-    for job in waiting(jobs, kept):
+    """Return the points of all jobs; run and store missing ones, one by one, while ``going()``."""
+    for job in waiting(jobs, results):
         if not going():
             break
         progress.set_postfix_str(told(job))
-        kept.put(job, job.run())
+        results.put(job, job.run())
         progress.update(job.cost)
-    done = {job.key: kept.get(job) or [] for job in jobs}
+    done = {job.key: results.get(job) or [] for job in jobs}
     return [point for points in done.values() for point in points]
 
 

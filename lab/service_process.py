@@ -1,7 +1,7 @@
-"""A service in a process of its own over one stream, and a connection to it that costs little.
+"""A service in a process of its own over one stream, and a connection to it with little overhead.
 
-What is timed is what a caller waits for, so the service is the real one, started by its command,
-and the connection is a bare socket: a client library would add as much again.
+We time what a caller waits for, so the service is the real one, started by its command, and the
+connection is a bare socket: a client library would double the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A command for people who ask to be forgotten: erase-person."""
+"""``erase-person``: erase the hot rows of one person, and their rows in granted vault files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in: ``import`` for a history, ``observe`` for what is new."""
+"""``import`` for a history, ``observe`` for new rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: numbers, times, tables, progress; and how long work is stopped."""
+"""What commands print: numbers, times, tables, progress bars; and Ctrl-C during long work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows out: ``featurize``, ``training-set``, ``predict``."""
+"""``featurize``, ``training-set`` and ``predict``: rows to features and predictions."""
 
 from __future__ import annotations
 

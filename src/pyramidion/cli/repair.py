@@ -1,4 +1,4 @@
-"""Commands for after a break-in: reseed, verify, rebuild."""
+"""``reseed``, ``verify`` and ``rebuild``: after a break-in or damage."""
 
 from __future__ import annotations
 

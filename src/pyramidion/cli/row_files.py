@@ -1,4 +1,4 @@
-"""Rows to a file or to standard output, batch by batch, with what they promise."""
+"""Writes rows to a file or to standard output, batch by batch, with their guarantee."""
 
 from __future__ import annotations
 

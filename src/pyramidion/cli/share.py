@@ -1,4 +1,4 @@
-"""``share``: the complete tables for readers elsewhere."""
+"""``share``: publish the complete tables for readers elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Temporary directories of which nothing is left, however the work in them ends.
+"""Temporary directories that are always removed, however the work in them ends.
 
-Being terminated, or losing the terminal, counts as Ctrl-C; and whoever asked once is not heard a
-second time, so that nothing breaks off the clearing up. Only SIGKILL leaves something. A directory
-is locked while its process lives, so that the next run sees which ones nobody needs any more.
+SIGTERM and a closed terminal count as Ctrl-C. Further signals are ignored, so that nothing
+interrupts the removal. Only SIGKILL leaves something behind. A directory is locked while its
+process lives, so the next run can tell which ones are no longer in use, and removes them.
 """
 
 from __future__ import annotations

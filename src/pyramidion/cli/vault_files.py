@@ -1,4 +1,4 @@
-"""``vault``: what it holds: status, files, verify."""
+"""``vault``: what it holds: status, files, verify, adopt, attach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sealed files lie: a local directory, or anything that fsspec reaches.
+"""Where sealed files are stored: a local directory, or anything that fsspec reaches.
 
 A file gets its name when it is whole. A place is not trusted with anything: what lies there
 is encrypted, and whatever was changed is found out by who reads it.

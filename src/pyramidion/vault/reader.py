@@ -1,4 +1,4 @@
-"""What an engineer does with a grant: take it to the broker, and have its rows.
+"""What an engineer does with a grant: present it to the broker, and receive its rows.
 
     open_grant      presents the grant, answers the challenge, and gives the rows as they come
     rewrite_files   the same with a grant to erase: its files without one person's rows, encrypted

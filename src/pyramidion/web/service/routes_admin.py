@@ -15,8 +15,7 @@ from starlette.responses import Response
 
 from pyramidion.config.schema import Schema
 from pyramidion.errors import BusyError, FormatError, SchemaError, TooLargeError
-from pyramidion.privacy.plan import Plan, plan
-from pyramidion.privacy.planning import report, settings_in
+from pyramidion.privacy.plan import Plan, plan, report, settings_in
 from pyramidion.web import schemas
 from pyramidion.web.bodies import CSV, TOML, body_of, json_response, kind_of, wants
 from pyramidion.web.errors import UnsupportedError
