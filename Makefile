@@ -9,6 +9,7 @@ QUICK := $(filter-out %_docs.py %_movielens.py %_project.py, $(wildcard tests/te
 	tests/counts tests/privacy tests/contracts \
 	$(patsubst %, tests/store/test_%.py, bins catalogue format groups hot_window observe people_told \
 		records retention segments snapshots spending training_set weights windows withdraw)
+export PYTHONDONTWRITEBYTECODE := # empty: bytecode is kept, also where the environment says otherwise
 KERNELS := $(wildcard src/pyramidion/*/*kernels.py lab/*kernels.py)
 
 .PHONY: help

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -25,7 +26,10 @@ from tests.seeding import Chance
 if TYPE_CHECKING:
     from tests.cassandra_nodes.ring import Node
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # cores are shared: who waits must not spin
+# Cores are shared: a thread that waits must not spin. OpenBLAS cannot be told so, and for our small
+# matrices its second thread makes a fit of a logistic regression eleven times as expensive.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # No times are asserted: this machine may be busy. `make test` tries the same examples in every
 # run, so that a change is what turns it red; `make campaign` looks for others.
@@ -232,6 +236,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in by_fixture | by_path:
             item.add_marker(name)
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Look for doctests in the helpers only: modules of tests have none, and are many."""
+    collectors = yield
+    if file_path.name.startswith("test_"):
+        return [found for found in collectors if not isinstance(found, DoctestModule)]
+    return collectors
 
 
 class ByFile(LoadScopeScheduling):
