@@ -8,11 +8,16 @@ every other thread of the process sleeps.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pyramidion.cli.program import main
+from tests.clocked import go_by
 from tests.waiting import PATIENCE
 
 
@@ -22,6 +27,43 @@ def forked() -> int:
     while _busy() and time.monotonic() < until:
         time.sleep(0.001)
     return os.fork()
+
+
+def output_of(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], clock: Path
+) -> str:
+    """What a command of ours prints, run by a child: it need not import everything anew.
+
+    It runs in a folder and an environment of its own, and goes by the clock of a file.
+    """
+    reading, writing = os.pipe()
+    child = forked()
+    if child == 0:
+        status = 1
+        try:
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environment)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            for here, there in ((nothing, 0), (writing, 1), (writing, 2)):
+                os.dup2(here, there)
+            os.closerange(3, 1024)
+            sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+            sys.stdout = sys.stderr = open(1, "w", 1, encoding="utf-8")  # noqa: SIM115
+            go_by(str(clock))
+            status = main(words)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        printed = pipe.read()
+    os.waitpid(child, 0)
+    return printed
 
 
 def _busy() -> bool:

@@ -1,7 +1,8 @@
 """The guide in docs/vault-access.md, command by command: what it says is what happens.
 
 Each prompt is a machine of its own, here a directory; ``store$`` has the files that the page
-shows. Every command is a process of its own, run by a shell, and prints what the page says.
+shows. Every command is a process of its own, and prints what the page says. Nobody sleeps: the
+clock that all of them go by is moved.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from pathlib import Path
 import pytest
 
 from pyramidion.storage.audit_log import AuditLog
+from tests.clocked import Moved
+from tests.forking import output_of
 from tests.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "vault-access.md"
@@ -32,11 +35,15 @@ class World:
     """The machines, and what runs in the background."""
 
     folder: Path
+    clock: Moved
     behind: list[tuple[subprocess.Popen[bytes], Path]] = field(default_factory=list)
 
     def environment(self, machine: str) -> dict[str, str]:
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         given = {"PATH": path, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
+        given["PYTHONPATH"] = os.pathsep.join(
+            (str(PAGE.parents[1]), os.environ.get("PYTHONPATH", ""))
+        )
         passphrase = {} if machine == "store" else {"PYRAMIDION_PASSPHRASE": f"{machine}'s secret"}
         return {**os.environ, **given, **passphrase}
 
@@ -47,6 +54,18 @@ class World:
         if command == "kill %1":
             self.stop(printed)
             return
+        if command.startswith("sleep "):
+            self.clock.pass_(float(command.removeprefix("sleep ")))
+            return
+        ours = command.startswith("pyramidion ")
+        found = self.shell(machine, f"printf '%s\\0' {command}" if ours else command)
+        if ours:  # the shell has only split it into words
+            _, *words, _ = found.split("\0")
+            where = self.folder / machine, self.environment(machine)
+            found = output_of(words, *where, self.clock.file)
+        assert alike(printed, found), f"{machine}$ {command}\n{found}"
+
+    def shell(self, machine: str, command: str) -> str:
         done = subprocess.run(
             ["bash", "-c", command],  # noqa: S607
             cwd=self.folder / machine,
@@ -57,7 +76,7 @@ class World:
             text=True,
             check=False,
         )
-        assert alike(printed, done.stdout), f"{machine}$ {command}\n{done.stdout}"
+        return done.stdout
 
     def start(self, machine: str, command: str, printed: str) -> None:
         told = self.folder / "told"
@@ -93,10 +112,11 @@ def alike(wanted: str, got: str) -> bool:
 def world(folder: Path) -> Iterator[World]:
     for name in (*MACHINES, "bin"):
         (folder / name).mkdir()
+    clock = Moved(folder / "clock", time.time())
     script = folder / "bin" / "pyramidion"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pyramidion "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(clock.words("pyramidion"))} "$@"\n')
     script.chmod(0o755)
-    made = World(folder)
+    made = World(folder, clock)
     yield made
     for process, _ in made.behind:
         process.kill()
