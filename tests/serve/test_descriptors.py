@@ -36,8 +36,9 @@ def soft_limit(pid: int) -> int:
     return resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /v1/streams/s/observations HTTP/1.1\r\n"])
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("tls", "begun"), [(False, b"POST /v1/streams/s/observations HTTP/1.1\r\n"), (True, b"")]
+)
 def test_half_open_connections_fail_no_commit(
     process: Start, certificate: tuple[Path, Path], tls: bool, begun: bytes
 ) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -32,6 +29,7 @@ from pyramidion.storage.blocks import Generation
 from pyramidion.storage.keys import FileHolder
 from pyramidion.store import shard
 from pyramidion.web.service.metrics import _of_status
+from tests.dying import died
 from tests.redis_servers import RedisServer
 from tests.shards.streams import DAYS, NAMES, Stream, cells, exact, noise_in, rows, served
 from tests.store import inspect
@@ -557,13 +555,7 @@ def test_a_stream_that_broke_off_at_its_beginning_can_be_begun_again(stream: Str
 @pytest.mark.parametrize("point", ["create.registered", "create.keyed", "create.filled"])
 def test_a_join_that_was_killed_can_be_done_again(stream: Stream, point: str) -> None:
     stream.begin("one")
-    program = (
-        "import sys; from pathlib import Path; from tests.shards.streams import Stream\n"
-        "Stream(Path(sys.argv[1])).join('two')\n"
-    )
-    known = os.environ | {"PYRAMIDION_KILL_AT": point}
-    done = subprocess.run([sys.executable, "-c", program, str(stream.folder)], env=known)
-    assert done.returncode == -signal.SIGKILL
+    assert died(lambda: Stream(stream.folder).join("two"), at=point)
     roster = stream.shard("one").roster
     assert set(roster.entries().members) == {"one", "two"}
     with pytest.raises(StateError, match="make it again at the same path, or remove it"):

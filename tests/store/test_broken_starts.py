@@ -5,9 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from pyramidion.storage.keys import FileHolder
 from pyramidion.storage.making import RESTORING, sweep
 from pyramidion.vault.keys import PrivateKey
 from pyramidion.web.service.service import Service
+from tests.dying import died
 from tests.store import inspect
 from tests.store.stores import DAY, SCHEMA, Clock, rows, tiny
 
@@ -60,14 +58,7 @@ class World:
 
     def killed(self, verb: str, point: str) -> None:
         """Do something in another process, which is killed at a point."""
-        program = (
-            "import sys; from pathlib import Path\n"
-            "from tests.store.test_broken_starts import World\n"
-            "getattr(World(Path(sys.argv[1])), sys.argv[2])()\n"
-        )
-        known = os.environ | {"PYRAMIDION_KILL_AT": point}
-        done = subprocess.run([sys.executable, "-c", program, str(self.folder), verb], env=known)
-        assert done.returncode == -signal.SIGKILL
+        assert died(getattr(World(self.folder), verb), at=point)
 
     @property
     def beside(self) -> set[str]:

@@ -23,6 +23,7 @@ from pyramidion.vault.reader import hello, open_grant, revoke_grant
 from pyramidion.vault.stream import END, FILE, Opener, Sealer, pieces
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk
 from tests.waiting import PATIENCE as LONG
+from tests.waiting import wait_for
 
 BROKER = PrivateKey.new()
 TOKEN = bytes(32)
@@ -216,7 +217,5 @@ def test_an_engineer_who_leaves_early_leaves_no_thread_behind(desk: Desk) -> Non
             with desk.rows(made, address) as rows:
                 next(rows.batches())
                 assert answering()
-            for thread in answering():
-                thread.join(LONG)
-            assert answering() == []
+            wait_for(lambda: answering() == [])
         assert hello(address).store == "s"
