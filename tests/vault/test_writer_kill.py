@@ -28,12 +28,19 @@ def test_there_are_five_places_to_die_on_the_way_into_a_vault() -> None:
     assert [f"vault.{end}" for end in ends] == OURS
 
 
-@pytest.mark.parametrize("settings", [work.BY_TIME, FORGETTING], ids=["for ever", "for an hour"])
+@pytest.mark.parametrize(
+    ("settings", "passings"),
+    [
+        pytest.param(work.BY_TIME, (1,), id="for ever"),
+        pytest.param(FORGETTING, (2,), id="for an hour"),
+        pytest.param(FORGETTING, (1, 2, 3), id="again and again", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_batch_is_in_one_sealed_file_or_hot_wherever_its_store_was_killed(
-    folder: Path, settings: object
+    folder: Path, settings: object, passings: tuple[int, ...]
 ) -> None:
     ordeal, random = Ordeal(folder / "store", 7, settings), Random(7)
-    for passing in (1, 2):
+    for passing in passings:
         for point in random.sample(OURS + OLDER, len(OURS + OLDER)):
             assert ordeal.run(f"{point}:{passing}")
             ordeal.check()
