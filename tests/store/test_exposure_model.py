@@ -309,9 +309,29 @@ TREE = {"windows": "tree", "tree_radix": 2, "tree_depth": 3, "retention": "90d"}
 FEW = {"hot_rows": 60, "hot_window": None}
 
 
-@pytest.mark.parametrize("kind", [Stand, Followed])
+STORES = {0: {}, 1: {}, 2: {}, 3: {}, 8: TREE, 9: TREE, 10: FEW}
+BRIEF = {
+    (Stand, 0),
+    (Stand, 1),
+    (Stand, 9),
+    (Stand, 10),
+    (Followed, 2),
+    (Followed, 3),
+    (Followed, 8),
+}
+"""Each kind with people and without, with a vault and without, and with a tree; each store once."""
+
+
 @pytest.mark.parametrize(
-    ("seed", "settings"), [*((seed, {}) for seed in range(4)), (8, TREE), (9, TREE), (10, FEW)]
+    ("seed", "settings", "kind"),
+    [
+        pytest.param(
+            *(seed, settings, kind),
+            marks=() if (kind, seed) in BRIEF else pytest.mark.campaign,
+        )
+        for kind in (Stand, Followed)
+        for seed, settings in STORES.items()
+    ],
 )
 def test_report_never_says_less_than_the_truth(
     stand: Stand, seed: int, settings: dict[str, object], kind: type[Stand]

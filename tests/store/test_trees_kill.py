@@ -28,7 +28,11 @@ KILLS = [point for point in POINTS if point.partition(".")[0] in (*MOVES, *ERASE
 ONCE = ("reseed.", "drop.")  # points that the plan below comes to once
 PLACES = [
     *(f"{point}:1" for point in KILLS),
-    *(f"{point}:3" for point in KILLS if not point.startswith(ONCE)),
+    *(
+        pytest.param(f"{point}:3", marks=pytest.mark.campaign)
+        for point in KILLS
+        if not point.startswith(ONCE)
+    ),
 ]
 GIVEN = EXACT | {"checkpoint_rows": 8, "retention": "70d"}
 
