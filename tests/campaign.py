@@ -1,8 +1,9 @@
 """Long runs of chance: ``python -m tests.campaign --minutes 60``, or ``make campaign MINUTES=60``.
 
-The tests that are marked `campaign`, and with them those that draw at random (`statistical`), run
-again and again until the time is over. Each round explores by a seed of its own, which is printed
-with the command that repeats the round. The exit code is 1 as soon as a round fails.
+The tests that are marked `campaign`, and with them those that draw at random (`statistical`) and
+the properties that hypothesis tries (`property`), run again and again until the time is over. Each
+round explores by a seed of its own, which is printed with the command that repeats the round. The
+exit code is 1 as soon as a round fails.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ import sys
 import time
 
 SEED = "PYRAMIDION_CAMPAIGN_SEED"
+
+
+def examples(few: int, many: int) -> int:
+    """How many examples of a property are tried: some by `make test`, many by a campaign."""
+    return many if SEED in os.environ else few
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def play(seed: int, tests: list[str], end: float | None) -> int:
     """One round: the exit code of pytest."""
-    kinds = "campaign or statistical"
+    kinds = "campaign or statistical or property"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "auto", "--dist", "loadscope"]
     rest = None if end is None else max(1.0, end - time.monotonic())
     command += [f"--hypothesis-seed={seed}"]

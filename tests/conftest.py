@@ -14,7 +14,7 @@ from _pytest.doctest import DoctestModule
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from pyramidion import workers as threads
@@ -233,6 +233,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = set(getattr(item, "fixturenames", ()))
         by_fixture = {name for name, fixtures in MARKED_BY_FIXTURE.items() if asked & fixtures}
         by_path = {name for name, pattern in MARKED_BY_PATH.items() if pattern.match(path)}
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("property")
         for name in by_fixture | by_path:
             item.add_marker(name)
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))

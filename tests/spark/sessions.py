@@ -31,8 +31,8 @@ def need_java() -> None:
         pytest.skip(NO_JAVA)
 
 
-def session(local: Path, master: str = "local[2]", **more: str) -> Any:
-    """A session whose blocks and shuffle files lie in a folder of its own."""
+def session(local: Path, master: str = "local[2,2]", **more: str) -> Any:
+    """A session whose blocks and shuffle files lie in a folder of its own; a task may fail once."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.spark.cluster import SECRET, cluster, driver
 from tests.spark.sessions import need_java
 
 
+@pytest.mark.campaign
 def test_the_guide_runs_on_a_cluster_and_second_attempts_change_nothing(tmp_path: Path) -> None:
     need_java()
     work = tmp_path / "work"

@@ -19,6 +19,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import ObservationError, PrivacyError, StateError
 from pyramidion.spark import ParquetFiles, count, count_into, partials
+from tests.campaign import examples
 from tests.store import inspect
 from tests.store.inspect import sealed
 from tests.store.stores import DAY, SCHEMA, START, TIMELESS, Stand, cells, noise, rows, same, tiny
@@ -102,7 +103,7 @@ ROW = st.tuples(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(4, 20))
 @given(st.lists(ROW, min_size=1, max_size=30), st.integers(1, 3), st.sampled_from([1, 1 << 30]))
 def test_any_rows_in_any_parts_give_the_cells_of_one_process(
     spark: Any, given_rows: list[Any], parts: int, held: int
@@ -330,6 +331,28 @@ def test_no_shuffle_file_is_left_behind(spark: Any, stand: Stand, local_dir: Pat
         shuffle.facts_of = kept
     assert during
     assert files() <= before  # those of other tests are Spark's to remove, when it sees fit
+
+
+def test_second_attempt_of_a_task_changes_no_cell(spark: Any, tmp_path: Path) -> None:
+    table = history(60, days=9)
+    failed = tmp_path / "failed"
+
+    def rows_of(batches: Any) -> Any:
+        """All rows of both tasks; one of them then fails, and is run again."""
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from table.slice(30 * number, 30).to_batches()
+                if number == 1 and not failed.exists():
+                    failed.touch()
+                    raise RuntimeError("the first attempt")
+
+    df = spark.range(0, 2, 1, 2).mapInArrow(rows_of, "t double, y long, a string, b string")
+    found = count(df, SCHEMA, tiny(**OFF))
+    assert failed.exists()
+    expected = by_hand(table, found, SCHEMA, **OFF)
+    assert {window.start for window in found.windows} == set(expected)
+    for window in found.windows:
+        assert same(cells(window.arena), expected[window.start])
 
 
 def test_a_task_that_fails_leaves_no_shuffle_file_of_those_that_did_not(

@@ -91,7 +91,7 @@ class Writer(threading.Thread):
         wait_for(lambda: len(self.acknowledged) >= goal or self.problem is not None)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_node_that_is_silent_is_passed_over(nodes: Sequence[Node]) -> None:
     store = tables_at(url(nodes))
     before = store.publish(filled(1), owner="ring")
@@ -105,7 +105,7 @@ def test_a_node_that_is_silent_is_passed_over(nodes: Sequence[Node]) -> None:
         store.close()
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_what_was_acknowledged_outlives_one_node_and_without_two_nothing_is_made_up(
     nodes: Sequence[Node],
 ) -> None:

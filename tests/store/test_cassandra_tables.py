@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Layout, Table
 from pyramidion.errors import ExpiredError, SchemaError, StorageError, UnreachableError
 from pyramidion.storage.blocks import Span
+from pyramidion.storage.cassandra_url import CassandraUrl
 from pyramidion.storage.shared import SharedTables
 from pyramidion.storage.tables import TableStore, tables_at
 from tests.store.stores import DAY, Stand, observed, rows
@@ -42,6 +42,34 @@ def asked(node: Node, query: str) -> list[tuple[object, ...]]:
     login = PlainTextAuthProvider(*SUPERUSER)
     with Cluster([node.host], port=node.port, auth_provider=login, protocol_version=4) as cluster:
         return [tuple(row) for row in cluster.connect().execute(query)]
+
+
+# --- by consistency -------------------------------------------------------------------------------
+
+
+def test_reads_and_writes_need_most_copies_unless_said_otherwise() -> None:
+    from cassandra import ConsistencyLevel
+
+    url = CassandraUrl.read("cassandra://one/tables")
+    assert url.reads == url.writes == ConsistencyLevel.QUORUM
+    mixed = CassandraUrl.read("cassandra://one/tables?consistency=ALL&reads=ONE")
+    assert (mixed.reads, mixed.writes) == (ConsistencyLevel.ONE, ConsistencyLevel.ALL)
+
+
+@pytest.mark.slow
+def test_too_few_nodes_for_the_consistency_are_said_to_be(
+    cassandra_node: Node, store: TableStore
+) -> None:
+    store.put("few.1", [b"abc"], 1, None)
+    url = cassandra_node.url("own", replication=1)
+    reader, writer = tables_at(f"{url}&reads=TWO"), tables_at(f"{url}&writes=TWO")
+    with pytest.raises(UnreachableError, match="too few nodes that answer"):
+        reader.read("few.1", [Span(0, 0, 3)])
+    with pytest.raises(UnreachableError, match="too few nodes that answer"):
+        writer.put("few.2", [b"abc"], 1, None)
+    assert writer.read("few.1", [Span(0, 0, 3)]) == [b"abc"]
+    for each in (reader, writer):
+        each.close()
 
 
 # --- by URL ---------------------------------------------------------------------------------------
@@ -296,7 +324,12 @@ def test_no_file_of_the_server_holds_a_cell(cassandra_node: Node, store: TableSt
 
     generation = store.publish(Arena.of_cells(layout, fill, rows=1, max_rows=2), owner="leftovers")
     store.delete(generation.name, store.opened(generation, layout).blocks.count)
-    time.sleep(1.5)  # the commit log is synced every second
-    files = [path.read_bytes() for path in cassandra_node.folder.rglob("*") if path.is_file()]
-    assert any(generation.name.encode() in data for data in files)  # it is them that we read
-    assert not any(b"markmark" in data for data in files)
+    store.put("afterwards.1", [b"abc"], 1, None)
+
+    def files() -> list[bytes]:
+        return [path.read_bytes() for path in cassandra_node.folder.rglob("*") if path.is_file()]
+
+    # The commit log is written in order, and synced now and then.
+    wait_for(lambda: any(b"afterwards.1" in data for data in files()))
+    assert any(generation.name.encode() in data for data in files())  # it is them that we read
+    assert not any(b"markmark" in data for data in files())
