@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
-QUICK := $(filter-out %_docs.py %_movielens.py %_project.py, $(wildcard tests/test_*.py)) \
-	tests/counts tests/privacy tests/contracts \
-	$(patsubst %, tests/store/test_%.py, bins catalogue format groups hot_window observe people_told \
+QUICK := $(filter-out %_data_path.py %_docs.py %_movielens.py %_project.py, $(wildcard tests/test_*.py)) \
+	tests/counts $(filter-out tests/privacy/test_plan%, $(wildcard tests/privacy/test_*.py)) \
+	$(patsubst %, tests/store/test_%.py, bins catalogue groups hot_window observe people_told \
 		records retention segments snapshots spending training_set weights windows withdraw)
 export PYTHONDONTWRITEBYTECODE := # empty: bytecode is kept, also where the environment says otherwise
 KERNELS := $(wildcard src/pyramidion/*/*kernels.py lab/*kernels.py)
@@ -30,7 +30,7 @@ test: $(VENV)/warm ## set up and run all tests that protect a release
 
 .PHONY: quick
 quick: $(VENV)/warm ## the tests of a minute, for the inner loop
-	$(PYTEST) -q -m "not (campaign or slow or servers or java or browser or statistical)" $(QUICK)
+	$(PYTEST) -p no:schemathesis -q -m "not (campaign or slow or servers or java or browser or statistical)" $(QUICK)
 
 MINUTES ?= 60
 .PHONY: campaign

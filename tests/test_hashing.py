@@ -407,6 +407,7 @@ def test_text_without_any_data_is_empty_text():
     assert hashed(column) == keys(["", ""])
 
 
+@pytest.mark.slow
 def test_no_load_passes_the_end_of_a_buffer():
     """Values lie directly before a page that must not be read: a stray load kills the child."""
     told = python(

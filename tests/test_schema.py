@@ -321,6 +321,7 @@ def schemas(draw):
     )
 
 
+@pytest.mark.slow
 @given(schemas())
 def test_toml_keeps_every_schema_to_the_letter(schema):
     again = Schema.from_toml(schema.to_toml())
