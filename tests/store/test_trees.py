@@ -24,6 +24,7 @@ from pyramidion.privacy.budget import budget_of
 from pyramidion.storage.table_sets import SetId
 from pyramidion.store.audit.life import _opens
 from pyramidion.store.audit.witness import Witness
+from tests.campaign import examples
 from tests.store import inspect
 from tests.store.archive import Archive, watched
 from tests.store.peopling import PEOPLE, of
@@ -125,7 +126,9 @@ def test_a_node_goes_with_the_first_of_its_windows(stand: Stand) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6, 30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     plan=st.lists(
