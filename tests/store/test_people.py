@@ -20,6 +20,7 @@ from pyramidion.rows.files import DataFile
 from pyramidion.rows.history import in_order
 from pyramidion.storage.fault_points import arm
 from pyramidion.storage.hot import Receipt
+from tests.campaign import examples
 from tests.dying import died
 from tests.store import inspect
 from tests.store.inspect import populating, settled
@@ -53,7 +54,7 @@ def modelled(events: list[Event], block: int) -> tuple[Model, list[int]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 100))
 @given(EVENTS, BLOCKS)
 def test_exactly_the_first_k_rows_of_a_person_in_a_block_are_in_the_tables(
     events: list[Event], block: tuple[str | None, int]
@@ -69,7 +70,7 @@ def test_exactly_the_first_k_rows_of_a_person_in_a_block_are_in_the_tables(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 100))
 @given(EVENTS, BLOCKS)
 def test_without_one_person_no_window_differs_by_more_than_its_noise_hides(
     events: list[Event], block: tuple[str | None, int]
@@ -91,7 +92,7 @@ def test_without_one_person_no_window_differs_by_more_than_its_noise_hides(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 100))
 @given(EVENTS, BLOCKS, st.integers(0, 2**12 - 1))
 def test_without_some_rows_of_a_person_later_ones_move_up(
     events: list[Event], block: tuple[str | None, int], which: int
