@@ -39,6 +39,7 @@ from pyramidion.web.bodies import CSV, JSON, json_from
 from pyramidion.web.client.rows import body_of
 from pyramidion.web.limits import Limits
 from pyramidion.web.service.row_bodies import Wanted, rows_from
+from tests.campaign import examples
 
 Row = dict[str, Any]
 SCHEMA = Schema(
@@ -203,10 +204,11 @@ def read(way: Callable[[list[Row]], Any], rows: list[Row]) -> list[Outcome] | No
 
 
 patient = settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    deadline=None, max_examples=examples(40, 200), suppress_health_check=[HealthCheck.too_slow]
 )
 
 
+@pytest.mark.slow
 @patient
 @given(st.lists(row, min_size=1, max_size=5), row, st.data())
 def test_one_row_does_not_change_how_another_is_read(
