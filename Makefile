@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
-QUICK := $(filter-out %_data_path.py %_docs.py %_movielens.py %_project.py, $(wildcard tests/test_*.py)) \
-	tests/counts $(filter-out tests/privacy/test_plan%, $(wildcard tests/privacy/test_*.py)) \
-	$(patsubst %, tests/store/test_%.py, bins catalogue groups hot_window observe people_told \
-		records retention segments snapshots spending training_set weights windows withdraw)
+QUICK := tests/config tests/rows tests/counts tests/privacy tests/storage/contracts \
+	tests/cli/test_cli.py tests/test_data_path.py \
+	$(patsubst %, tests/storage/test_%.py, catalogue records segments) \
+	$(patsubst %, tests/store/test_%.py, bins contributions groups hot_window observe people_told retention snapshots \
+		spending training_set weights windows withdraw)
 export PYTHONDONTWRITEBYTECODE := # empty: bytecode is kept, also where the environment says otherwise
 KERNELS := $(wildcard src/pyramidion/*/*kernels.py lab/*kernels.py)
 
@@ -50,7 +51,7 @@ bench: $(VENV)/warm ## speed and size beside scikit-learn, polars and OpenDP, in
 
 .PHONY: mutants
 mutants: $(VENV)/warm ## break the rules of privacy one by one, and see a named test go red for each
-	$(BIN)/python -m tests.auditing.mutants
+	$(BIN)/python -m tests.store.audit.mutants
 
 .PHONY: report
 report: $(VENV)/warm ## all figures on the data beside this repository, into docs/report, in an hour; again: what is left
@@ -59,7 +60,7 @@ report: $(VENV)/warm ## all figures on the data beside this repository, into doc
 
 .PHONY: screenshots
 screenshots: $(VENV)/warm ## take the pictures of the dashboard that the documents show
-	PYRAMIDION_SCREENSHOTS=docs/images/dashboard $(BIN)/python -m pytest tests/serve/dashboard/test_browser.py -k walked
+	PYRAMIDION_SCREENSHOTS=docs/images/dashboard $(BIN)/python -m pytest tests/web/dashboard/test_browser.py -k walked
 
 .PHONY: docs
 docs: $(VENV)/warm ## check that what the documents say is so

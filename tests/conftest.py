@@ -202,25 +202,25 @@ MARKED_BY_FIXTURE = {
     "browser": {"chromium"},
 }
 MARKED_BY_PATH = {
-    "servers": re.compile(r"tests/edge/test_edge_process|tests/shards/"),
+    "servers": re.compile(r"tests/web/edge/test_edge_process|tests/store/shards/"),
     "java": re.compile("tests/spark/"),
     "slow": re.compile(r"tests/.*kill"),
 }
 
 TOGETHER = {
-    "cassandra": ("tests/contracts/", "tests/store/test_cassandra_tables"),
+    "cassandra": ("tests/storage/contracts/", "tests/storage/test_cassandra_tables"),
     "spark": ("tests/spark/",),
 }
 """Files that share one server run in one worker, so that it is started once."""
 
 LONG = (
     "tests/spark/",
-    "tests/serve/dashboard/",
-    "tests/store/test_cassandra",
-    "tests/contracts/",
+    "tests/web/dashboard/",
+    "tests/storage/test_cassandra",
+    "tests/storage/contracts/",
     "tests/store/test_kill",
     "tests/test_docs.py",
-    "tests/edge/",
+    "tests/web/edge/",
     "tests/cli/",
 )
 """Files to begin with, so that no worker is left alone with a long one at the end."""

@@ -5,7 +5,7 @@ How a code block is run follows from its language:
     python         executed; the blocks of a page share their names, from top to bottom
     pycon          a session, checked by doctest
     console        `$ pyramidion ...` is run and must print what follows; `make` and `pip` are not
-    shell          run by test_guide.py of tests/vault and tests/serve, and by
+    shell          run by test_guide.py of tests/vault and tests/web/service, and by
                    test_backends_guide.py of tests/store: machines and processes
     toml, csv, json  with a file name after the language, written to that file
     text           not run: diagrams and what programs printed

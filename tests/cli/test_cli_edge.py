@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyramidion import cli
-from tests.edge.conftest import ASKER, line
 from tests.secrets_on_disk import secret
+from tests.web.edge.conftest import ASKER, line
 
 
 def run(folder: Path, *more: str, stream: str = "flights") -> int:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import NOW, Shell
 from tests.store import inspect
 from tests.store.stores import DAY, START, cells, rows, same
-from tests.store.test_tampering import file_of, flip
+from tests.store.test_repair import file_of, flip
 
 WHY = ("--why", "somebody was in")
 

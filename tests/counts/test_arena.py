@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_counts as naive
 
 from pyramidion import Categorical, Continuous, Label, Schema, Settings
 from pyramidion.counts import arena as module
@@ -27,6 +26,7 @@ from pyramidion.errors import FormatError, PrivacyError, SchemaError, StateError
 from pyramidion.privacy.randomness import Randomness
 from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door, Observations
+from tests import reference_counts as naive
 
 INF = float("inf")
 SECRET = b"a secret of the stream"

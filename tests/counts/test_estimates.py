@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests import reference_counts as naive
 
 from pyramidion import Categorical, Continuous, Label, Schema, Settings
 from pyramidion.counts import kernels, rate_kernels
@@ -32,6 +31,7 @@ from pyramidion.privacy.randomness import Randomness
 from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.encoding import TableShape
 from pyramidion.rows.observations import Door
+from tests import reference_counts as naive
 
 INF = float("inf")
 Floats = NDArray[np.float64]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.reference_selection import agreement_across
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.group_gain import SURE, Across, agreement, gain, gain_across, parts_of
 from pyramidion.counts.layout import PRIOR, Layout, Table
+from tests.reference_selection import agreement_across
 
 WIDTH = {"a": 12, "b": 12, "a,b": 144}
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import tests.reference_counts as naive
 from numpy.typing import NDArray
 
+import tests.reference_counts as naive
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.learn.counting import Counting

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from tests import reference_counts as naive
 
 from pyramidion.counts import estimate_kernels, kernels, rate_kernels
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR, Kind, Layout, Table
 from pyramidion.privacy.noise import DiscreteLaplace
 from pyramidion.privacy.randomness import Randomness
+from tests import reference_counts as naive
 
 KINDS: tuple[Kind, ...] = ("dense", "count-min", "count-median")
 NARROW, WIDE = 1 << 30, 1 << 40

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.stores import TIMELESS, cells, rows, same, tiny
 
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.partials import Partial, pack, unpack
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.learn.counting import Counting
+from tests.store.stores import TIMELESS, cells, rows, same, tiny
 
 
 @given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(-300, 300), max_size=50))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.counts.test_snapshot import rows_of, snapshot_of
 
 from pyramidion.counts import estimate_kernels
 from pyramidion.counts.remote import AT_ONCE, FarArena
 from pyramidion.counts.snapshot import Snapshot
 from pyramidion.errors import StateError
+from tests.counts.test_snapshot import rows_of, snapshot_of
 
 KINDS = [
     {},

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference_selection import Row, gain, information, quality
 
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.counts.selection import Coded, grown, pairs_of, whole_prior
 from pyramidion.counts.selection_kernels import UNIT, WEIGHT
 from pyramidion.errors import PrivacyError, StateError
 from pyramidion.rows.observations import Door, Observations
+from tests.reference_selection import Row, gain, information, quality
 
 PRIORS = ([512, 512], [100, 924], [341, 341, 342], [1, 23, 1000])
 

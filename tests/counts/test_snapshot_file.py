@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.counts.test_snapshot import arena_of, rows_of, snapshot_of, stream, ways
 
 from pyramidion import Categorical, Label, Schema, Settings
 from pyramidion.counts.deadline import Deadline
@@ -20,6 +19,7 @@ from pyramidion.counts.snapshot_file import LIFE, etag_of, snapshot_bytes, snaps
 from pyramidion.errors import FormatError, PrivacyError, StateError
 from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.observations import Door
+from tests.counts.test_snapshot import arena_of, rows_of, snapshot_of, stream, ways
 
 SIGNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 KEY = SIGNER.public_key()

@@ -19,11 +19,11 @@ from pyramidion.errors import StateError
 from pyramidion.spark import stream
 from pyramidion.spark.streaming import _keyed
 from pyramidion.web.client.rows import body_of
-from tests.client.service import TOKEN, serving
 from tests.spark.driver import FORM, streamed
 from tests.spark.test_counting import frame
 from tests.store.inspect import populating
 from tests.store.stores import DAY, SCHEMA, Stand, cells, exact, rows, same
+from tests.web.client.service import TOKEN, serving
 
 FILES = 4
 

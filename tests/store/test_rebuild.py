@@ -22,8 +22,8 @@ from tests.store import inspect
 from tests.store import test_bins as bins
 from tests.store.inspect import born, sealed, settled
 from tests.store.stores import DAY, Stand, cells, exact, noise, observed, rows, same, states
+from tests.store.test_repair import complete, file_of, flip, tamper, three
 from tests.store.test_spending import committed
-from tests.store.test_tampering import complete, file_of, flip, tamper, three
 
 WHY = "tampered with"
 

@@ -10,7 +10,7 @@ written once, never changed, read in parts or whole, and deleted after its key w
     cassandra   cassandra://..., see `pyramidion.storage.cassandra`
 
 To write another one, implement the four methods that take opaque bytes, and have it pass
-tests/contracts/test_table_store.py against the real thing.
+tests/storage/contracts/test_table_store.py against the real thing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,3 @@
+from tests.store.conftest import stand
+
+__all__ = ["stand"]
