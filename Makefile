@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder
+# One worker more than cores: some tests wait for servers.
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist loadscope --no-loadscope-reorder
 QUICK := tests/config tests/rows tests/counts tests/privacy tests/storage/contracts \
 	tests/cli/test_cli.py tests/test_data_path.py \
 	$(patsubst %, tests/storage/test_%.py, catalogue records segments) \

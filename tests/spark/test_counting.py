@@ -209,7 +209,7 @@ def test_the_charge_is_durable_before_the_noise_is_drawn(
     real = TableDesign.arena
 
     def arena(self: TableDesign, *given: Any) -> Arena:
-        window = inspect.parts(store).lifecycle.next_window() - 1
+        window = inspect.table_sets(store).next_window() - 1
         paid = sum(
             line.amount for line in inspect.catalogue(store).lines(window) if line.kind == "table"
         )

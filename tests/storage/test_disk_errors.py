@@ -42,7 +42,7 @@ def ended(request: pytest.FixtureRequest) -> Iterator[Path]:
     selected = {
         item.callspec.params["name"]
         for item in request.session.items
-        if "ended" in getattr(item, "fixturenames", ())
+        if item.path == request.path and "ended" in getattr(item, "fixturenames", ())
     }
     cases = [case for case in CASES if case[0] in selected]
     if compiler() is None:

@@ -126,7 +126,7 @@ def restore(stand: Stand) -> Pyramid:
 
 
 def shared(stand: Stand) -> None:
-    verb(filled(stand, 2), "share", f"file:{stand.folder / 'shared'}")
+    filled(stand, 2).publisher.start(f"file:{stand.folder / 'shared'}")
 
 
 def vaulted(stand: Stand) -> None:
@@ -192,7 +192,9 @@ SCENARIOS = {
     ),
     "restore": Scenario("restore", backed_up, restore, ERASING),
     "recover": Scenario("recover", half_open, at(0, lambda _: None)),
-    "unpublish": Scenario("unpublish", shared, at(10, called("unshare")), ERASING),
+    "unpublish": Scenario(
+        "unpublish", shared, at(10, lambda store: store.publisher.stop()), ERASING
+    ),
     "vault erase": Scenario("vault_erase", vaulted, at(8, advance), ERASING),
 }
 

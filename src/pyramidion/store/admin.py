@@ -44,6 +44,8 @@ class Admin:
         Its directory and keys.
     lifecycle : Lifecycle
         Its windows and tables.
+    opener : WindowOpener
+        Opens windows.
     schedule : Schedule
         Decides what is due.
     timekeeping : Timekeeping
