@@ -37,7 +37,7 @@ def main(report: Report) -> None:
 
 def training_sets(report: Report, store: Store) -> None:
     report.title(f"training set of {BATCH * HOT:,} hot rows, 39 tables")
-    hot = [table for _, table, _ in store.pyramid._lifecycle.hot.batches()]
+    hot = [table for _, table, _ in store.pyramid._state.hot.batches()]
     snapshot = store.pyramid.snapshot()
     ours = best(lambda: store.pyramid.training_set().X)
     peer = best(lambda: [snapshot.array(batch) for batch in hot])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from benchmarks import rows
 from benchmarks.report import Report
 from benchmarks.storing import BATCH, Store
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 
 BLOCK = 30  # batches that are timed together, up to the seal of the last one
 BLOCKS = 9

@@ -204,7 +204,8 @@ def crossed() -> dict[str, int]:
 
 
 def _predicted(recorder: Recorder, service: Service, token: str, row: dict[str, object]) -> int:
-    server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None))
+    config = uvicorn.Config(create_app(service), port=0, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -89,7 +89,7 @@ def test_with_every_key_that_ever_was_the_archive_yields_all_there_ever_was(life
 def test_keys_are_found_in_raw_bytes_without_asking_sqlite(life):
     keys = {key for each in life.archive.catalogues() for key in each.keys}
     found = life.archive.wrapped({purpose for _, purpose, _ in keys})
-    assert len(found) == 7 + len(FACTS)  # and a pin of each fact
+    assert len(found) == 8 + len(FACTS)  # a pin of each fact, and of windows and ledger
     assert all(wrapped in found[purpose] for _, purpose, wrapped in keys)
 
 

@@ -159,9 +159,9 @@ def _uses(tree: ast.AST, names: set[str]) -> list[str]:
 
 def test_private_attributes_of_a_store_are_found() -> None:
     names = _private(pyramidion.Pyramid)
-    assert {"_lifecycle", "_home", "_threads", "_training", "_serving", "_keep", "_now"} <= names
-    source = "stand.reopen()._lifecycle.hot\nself._lifecycle\nself.store._now()\npool._threads\n"
-    found = ["1: stand.reopen()._lifecycle", "3: self.store._now"]
+    assert {"_state", "_home", "_threads", "_training", "_serving", "_keep", "_now"} <= names
+    source = "stand.reopen()._state.hot\nself._state\nself.store._now()\npool._threads\n"
+    found = ["1: stand.reopen()._state", "3: self.store._now"]
     assert _uses(ast.parse(source), names) == found
 
 

@@ -108,7 +108,7 @@ _HOMES = {
     "pyramidion.vault.broker": ("Broker",),
     "pyramidion.vault.broker_server": ("BrokerServer", "broker_at"),
     "pyramidion.vault.documents": ("Grant", "Request", "Revocation"),
-    "pyramidion.vault.keys": ("PrivateKey", "PublicKey"),
+    "pyramidion.vault.key_pairs": ("PrivateKey", "PublicKey"),
     "pyramidion.vault.reader": ("GrantedRows", "open_grant", "revoke_grant"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     from pyramidion.vault.broker import Broker
     from pyramidion.vault.broker_server import BrokerServer, broker_at
     from pyramidion.vault.documents import Grant, Request, Revocation
-    from pyramidion.vault.keys import PrivateKey, PublicKey
+    from pyramidion.vault.key_pairs import PrivateKey, PublicKey
     from pyramidion.vault.reader import GrantedRows, open_grant, revoke_grant
     from pyramidion.web.client import Client
 

@@ -15,7 +15,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.storage.disk import create_durably
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from tests.store import inspect
 from tests.store.inspect import populating, sealed
 from tests.store.stores import (

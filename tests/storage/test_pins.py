@@ -13,9 +13,18 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError
 from pyramidion.storage.pins import FACTS, Pins
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from tests.store import test_selection as selection
-from tests.store.stores import BEFORE_TABLE_SETS, CUSTODIAN, Stand, observed, rows, unpin
+from tests.store.stores import (
+    BEFORE_TABLE_SETS,
+    CUSTODIAN,
+    DAY,
+    TIMELESS,
+    Stand,
+    observed,
+    rows,
+    unpin,
+)
 
 INTRUDER = PrivateKey(bytes(range(100, 164)))
 
@@ -328,3 +337,78 @@ def test_an_earlier_store_cannot_lose_its_pins_after_a_renewal(stand: Stand) -> 
     written(stand.path, "DELETE FROM keys WHERE purpose LIKE 'pin of %'")
     with pytest.raises(FormatError, match="has lost what pins"):
         stand.open()
+
+
+# --- windows, table files and the ledger ------------------------------------------------------
+
+STATE_CHANGES = {
+    "a window is sealed": "UPDATE table_sets SET state = 'sealed'",
+    "a window begins later": "UPDATE table_sets SET start = start + 1, stop = stop + 1",
+    "a window is gone": "DELETE FROM members",
+    "a file is superseded": "UPDATE arenas SET current = 0",
+    "a checkpoint has more rows": "UPDATE arenas SET after = after + 1",
+    "a budget is larger": "UPDATE ledger SET amount = '2' WHERE kind = 'budget'",
+    "a table cost nothing": "DELETE FROM ledger WHERE kind = 'table'",
+}
+
+
+@pytest.mark.parametrize("command", STATE_CHANGES.values(), ids=list(STATE_CHANGES))
+def test_changed_windows_files_or_ledger_are_refused(command: str, stand: Stand) -> None:
+    store = stand.create()
+    observed(store, rows(5))
+    written(stand.path, command)
+    assert any("the windows, their table files or the ledger" in d.why for d in verified(store))
+    stand.close()
+    with pytest.raises(FormatError, match="the windows, their table files or the ledger"):
+        stand.open()
+
+
+def verified(store: Any) -> Any:
+    return store.admin.verify()
+
+
+def test_store_without_the_digest_of_windows_is_refused(stand: Stand) -> None:
+    observed(stand.create(), rows(5))
+    stand.close()
+    written(stand.path, "DELETE FROM keys WHERE purpose = 'pin of windows and ledger'")
+    with pytest.raises(FormatError, match="the windows, their table files or the ledger"):
+        stand.open()
+
+
+def test_store_of_an_earlier_version_is_authenticated_at_its_first_open(stand: Stand) -> None:
+    observed(stand.create(), rows(5))
+    stand.close()
+    unpin(stand.path, stand.key)
+    stand.open()
+    stand.close()
+    written(stand.path, "UPDATE ledger SET amount = '2' WHERE kind = 'budget'")
+    with pytest.raises(FormatError, match="the windows, their table files or the ledger"):
+        stand.open()
+
+
+def test_windows_by_rows_stay_authenticated_when_their_first_row_comes(stand: Stand) -> None:
+    store = stand.create(TIMELESS, count_window="20 rows", hot_window="3d")
+    observed(store, rows(5).drop_columns(["t"]))
+    assert verified(store) == []
+    assert stand.reopen().status().windows[0].rows == 5
+
+
+def test_store_does_not_confirm_what_an_intruder_changed_while_it_was_open(stand: Stand) -> None:
+    store = stand.create()
+    observed(store, rows(5))
+    written(stand.path, "UPDATE ledger SET amount = '2' WHERE kind = 'budget'")
+    stand.clock.pass_(10 * DAY)
+    with pytest.raises(FormatError, match="the windows, their table files or the ledger"):
+        store.advance()
+    stand.close()
+    with pytest.raises(FormatError, match="the windows, their table files or the ledger"):
+        stand.open()
+
+
+def test_checkpoint_by_another_program_does_no_harm(stand: Stand) -> None:
+    store = stand.create()
+    observed(store, rows(5))
+    written(stand.path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    stand.clock.pass_(10 * DAY)
+    assert store.advance().sealed == [1]
+    assert stand.reopen().status().summarised_rows == 5

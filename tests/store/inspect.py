@@ -4,7 +4,7 @@ This is the only file in `tests` that knows how a `Pyramid` is built; `tests/tes
 that. If the internals of the store move, change the functions here and nothing else. If a public
 verb shows the same (`store.now`, `store.ledger`, `store.status()`, `store.vault`), use the verb.
 
-    on disk      catalogue, keys, hot, table_files, readings
+    on disk      catalogue, change_catalogue, keys, hot, table_files, readings
     tables       windows, nodes, table_sets, populating, sealed, served, lacking, birth
     encoding     door, encoder, secret
     background   settled, keep, last_batch, checkpoint, open_window
@@ -30,16 +30,16 @@ from pyramidion.storage.segments import Segments
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.storage.table_sets import SetId, TableSets
 from pyramidion.store.contributions import People
-from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
 from pyramidion.store.model_scores import Measures
 from pyramidion.store.observe import Arrivals
-from pyramidion.store.open_window import WindowOpener
 from pyramidion.store.publish import Sharing
 from pyramidion.store.schedule import Schedule
 from pyramidion.store.shards import Shards
 from pyramidion.store.snapshots import Serving
+from pyramidion.store.state import Leaving, Observer, StoreState
 from pyramidion.store.training import Training
 from pyramidion.store.transitions import checkpoint_tables
+from pyramidion.store.window_opener import WindowOpener
 from pyramidion.store.windows import TableSet
 from pyramidion.workers import Threads
 
@@ -48,27 +48,39 @@ from pyramidion.workers import Threads
 
 def catalogue(store: Pyramid) -> Catalogue:
     """The catalogue: facts (`about`), ledger lines (`lines`) and SQL (`one`, `all`, `run`)."""
-    return store._lifecycle.catalogue
+    return store._state.catalogue
+
+
+def change_catalogue(store: Pyramid, sql: str, *values: object) -> None:
+    """Change windows, table files or the ledger as the store itself would: authenticated."""
+    with store._state.catalogue.transaction():
+        store._state.catalogue.run(sql, *values)
+        authenticate(store)
+
+
+def authenticate(store: Pyramid) -> None:
+    """Authenticate windows, table files and the ledger as they are, as the store itself does."""
+    store._state.pins.seal()
 
 
 def keys(store: Pyramid) -> DataKeys:
     """The data keys, and the holder of the store key."""
-    return store._lifecycle.keys
+    return store._state.keys
 
 
 def hot(store: Pyramid) -> HotWindow:
     """The hot window: its steps, and its batches as (number, table, parts)."""
-    return store._lifecycle.hot
+    return store._state.hot
 
 
 def table_files(store: Pyramid) -> TableFiles:
     """The files of count tables: checkpoints, sealed and complete tables."""
-    return store._lifecycle.tables
+    return store._state.tables
 
 
 def readings(store: Pyramid) -> Readings:
     """The private statistics by window: bins, weights and selected groups."""
-    return store._lifecycle.readings
+    return store._state.readings
 
 
 # --- tables -----------------------------------------------------------------------------
@@ -76,17 +88,17 @@ def readings(store: Pyramid) -> Readings:
 
 def windows(store: Pyramid) -> Mapping[int, TableSet]:
     """The populating windows by number."""
-    return {tables.number: tables for tables in store._lifecycle.open_sets.windows()}
+    return {tables.number: tables for tables in store._state.open_sets.windows()}
 
 
 def nodes(store: Pyramid) -> list[TableSet]:
     """The populating nodes of a tree of windows, by number."""
-    return store._lifecycle.open_sets.nodes()
+    return store._state.open_sets.nodes()
 
 
 def table_sets(store: Pyramid) -> TableSets:
     """Windows and nodes as the catalogue has them."""
-    return store._lifecycle.sets
+    return store._state.sets
 
 
 def populating(store: Pyramid, number: int | None = None) -> Arena:
@@ -102,19 +114,19 @@ def sealed(store: Pyramid, number: int) -> Arena:
 
 def served(store: Pyramid) -> Arena | None:
     """The tables that are served: the complete ones, in a shard the sum of the stream."""
-    return store._lifecycle.served
+    return store._state.served
 
 
 def lacking(store: Pyramid) -> frozenset[int]:
     """The sealed windows that the complete tables lack, because a file could not be read."""
-    return store._lifecycle.lacking
+    return store._state.lacking
 
 
 def birth(store: Pyramid, number: int, level: int = 0) -> TableDesign:
     """The layout, shares and noise of a window to come, or of a node that begins with it."""
     if level:
-        return store._lifecycle.node_birth(number, level)
-    return store._lifecycle.birth(number)
+        return store._state.node_birth(number, level)
+    return store._state.birth(number)
 
 
 # --- encoding ---------------------------------------------------------------------------
@@ -122,17 +134,17 @@ def birth(store: Pyramid, number: int, level: int = 0) -> TableDesign:
 
 def door(store: Pyramid) -> Door:
     """What turns batches into observations, by the schema of now."""
-    return store._lifecycle.door
+    return store._state.door
 
 
 def encoder(store: Pyramid, arena: Arena) -> Encoder:
     """What makes the keys of these tables, which may be older than the schema of now."""
-    return store._lifecycle.encoder_of(arena)
+    return store._state.encoder_of(arena)
 
 
 def secret(store: Pyramid) -> bytes:
     """The secret of the stream, with which values are hashed."""
-    return store._lifecycle.secret
+    return store._state.secret
 
 
 # --- background -------------------------------------------------------------------------
@@ -152,12 +164,12 @@ def keep(store: Pyramid) -> None:
 
 def checkpoint(store: Pyramid, tables: TableSet) -> None:
     """Write the tables of a populating window or node again."""
-    checkpoint_tables(store._lifecycle, tables, store.now)
+    checkpoint_tables(store._state, tables, store.now)
 
 
 def open_window(store: Pyramid, slot: int | None = None, now: int | None = None) -> int:
     """Open the window of a slot, or of now; its number."""
-    slots, now = store._lifecycle.open_sets.slots, store.now if now is None else now
+    slots, now = store._state.open_sets.slots, store.now if now is None else now
     if slot is None:
         assert slots is not None
         slot = slots.at(now)
@@ -166,7 +178,7 @@ def open_window(store: Pyramid, slot: int | None = None, now: int | None = None)
 
 def last_batch(store: Pyramid) -> int:
     """The number of the newest acknowledged batch."""
-    return store._lifecycle.last_batch()
+    return store._state.last_batch()
 
 
 # --- spies ------------------------------------------------------------------------------
@@ -175,14 +187,14 @@ def last_batch(store: Pyramid) -> int:
 def born(store: Pyramid, monkeypatch: Any) -> list[Arena]:
     """Copies of the tables of windows as they are born from now on: noise alone."""
     copies: list[Arena] = []
-    adopt = store._lifecycle.adopt
+    adopt = store._state.adopt
 
     def spy(owner: SetId, arena: Arena, after: int) -> Any:
         if not owner.level:
             copies.append(arena.only(arena.layout.index))
         return adopt(owner, arena, after)
 
-    monkeypatch.setattr(store._lifecycle, "adopt", spy)
+    monkeypatch.setattr(store._state, "adopt", spy)
     return copies
 
 
@@ -207,7 +219,7 @@ class Told(Observer):
 def told(store: Pyramid, leaving: Callable[[Leaving], object] = lambda _: None) -> Told:
     """An observer that is told last; ``leaving`` is called when rows leave."""
     spy = Told(leaving)
-    store._lifecycle.observers = (*store._lifecycle.observers, spy)
+    store._state.observers = (*store._state.observers, spy)
     return spy
 
 
@@ -215,7 +227,7 @@ def told(store: Pyramid, leaving: Callable[[Leaving], object] = lambda _: None) 
 class Parts:
     """The working parts of a store, for tests that call, delay or break one of them."""
 
-    lifecycle: Lifecycle
+    lifecycle: StoreState
     """The state of the store: its tables, keys, catalogue and locks."""
     schedule: Schedule
     """Decides what is due."""
@@ -243,7 +255,7 @@ class Parts:
 
 def parts(store: Pyramid) -> Parts:
     """The working parts of a store."""
-    lifecycle = store._lifecycle
+    lifecycle = store._state
     return Parts(
         lifecycle=lifecycle,
         schedule=store._schedule,

@@ -17,7 +17,7 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import PRIOR
 from pyramidion.storage.catalogue import FORGOTTEN
 from pyramidion.vault.envelope import Envelope, joined
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import BATCH, decrypted
 from pyramidion.vault.vault import Vault
 from tests.store import inspect

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pyramidion import Categorical, Label, Pyramid, Schema, Settings
 from pyramidion.counts.arena import Arena
-from pyramidion.storage.keys import PINNED, FileHolder
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.storage.key_holders import AUTHENTICATED, FileHolder
+from pyramidion.vault.key_pairs import PrivateKey
 from tests.store import inspect
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -216,7 +216,7 @@ def failing_once(monkeypatch: Any, place: Any, name: str, problem: Exception) ->
 def unpin(path: Path, key: Path) -> None:
     """Make a closed store one that an earlier version wrote: nothing pins what it says."""
     held = FileHolder(key).keys()
-    names = {name: name.replace(f".{PINNED}.", ".") for name in held}
+    names = {name: name.replace(f".{AUTHENTICATED}.", ".") for name in held}
     key.write_text(json.dumps({names[name]: held[name].hex() for name in held}))
     with closing(sqlite3.connect(path / "catalogue.db")) as db, db:
         (name,) = db.execute("SELECT value FROM about WHERE name = 'store_key'").fetchone()

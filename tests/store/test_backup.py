@@ -15,7 +15,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, PrivacyError, StateError, StorageError
 from pyramidion.storage import disk
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.store.backup import copied_back
 from tests.store import inspect
 from tests.store.inspect import populating, sealed

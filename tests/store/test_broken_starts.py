@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pyramidion import Pyramid, StateError
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.storage.making import RESTORING, sweep
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.web.service.service import Service
 from tests.dying import died
 from tests.store import inspect

@@ -40,7 +40,7 @@ def set_version(path: Path, number: int) -> None:
 def test_a_store_says_its_format(stand: Stand) -> None:
     stand.create()
     stand.close()
-    assert version(stand.path) == module.FORMAT == 11
+    assert version(stand.path) == module.FORMAT == 12
 
 
 def test_a_newer_format_is_refused_and_left_alone(stand: Stand) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from tests.store import inspect
 from tests.store.inspect import populating
 from tests.store.peopling import a_stand

@@ -24,7 +24,7 @@ from pyramidion import Pyramid
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.fault_points import CHANGES, POINTS
 from pyramidion.store import recovery, schedule
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.windows import TableSet
 from tests.dying import died
 from tests.memory import in_memory
@@ -182,7 +182,7 @@ def test_a_store_killed_while_it_is_made_is_there_whole_or_not_at_all(folder: Pa
 def _replays_twice() -> None:
     replay = recovery._replay
 
-    def twice(store: Lifecycle) -> None:
+    def twice(store: StoreState) -> None:
         replay(store)
         replay(store)
 
@@ -192,7 +192,7 @@ def _replays_twice() -> None:
 def _draws_noise_anew() -> None:
     checkpoint = schedule.checkpoint_tables
 
-    def anew(store: Lifecycle, tables: TableSet, now: int) -> None:
+    def anew(store: StoreState, tables: TableSet, now: int) -> None:
         tables.arena._flat(1)[:] += 1
         checkpoint(store, tables, now)
 

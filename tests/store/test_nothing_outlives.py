@@ -67,7 +67,7 @@ from pyramidion.store.select_groups import Selection
 from pyramidion.store.shards import ShardStatus
 from pyramidion.store.status import Deletion, Layers, NodeStatus, Status, TableStatus, WindowStatus
 from pyramidion.vault.files import FileStatus, VaultStatus
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.verification import Problem
 from tests.store import inspect
 from tests.store.archive import Archive, watched

@@ -13,7 +13,7 @@ import pytest
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, PyramidionError, StateError, StorageError
 from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from tests.store import inspect
 from tests.store.inspect import settled
 from tests.store.stores import DAY, TIMELESS, Stand, observed, rows

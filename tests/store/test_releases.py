@@ -17,7 +17,7 @@ import pyramidion
 from pyramidion import Pyramid, Schema
 from pyramidion.errors import KeyHolderError, StorageError
 from pyramidion.privacy.table_noise import TableDesign
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.store.hot_rows import HotRows
 from tests.dying import died
 from tests.store import inspect

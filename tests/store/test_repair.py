@@ -55,6 +55,7 @@ def tamper(store: Pyramid, kind: Any, window: int | None = None) -> None:
     with tables.write(arena, role) as file, inspect.catalogue(store).transaction():
         tables.supersede(role)
         file.add()
+        inspect.authenticate(store)
 
 
 def complete(store: Pyramid) -> Any:
@@ -128,7 +129,7 @@ def test_complete_tables_that_cannot_be_read_are_summed_again_at_open(
         query = "UPDATE keys SET wrapped = zeroblob(length(wrapped)) WHERE purpose = 'complete'"
         inspect.catalogue(store).run(query)
     if how == "other windows":
-        inspect.catalogue(store).run("UPDATE arenas SET kind = 'x' WHERE kind = 'complete'")
+        inspect.change_catalogue(store, "UPDATE arenas SET kind = 'x' WHERE kind = 'complete'")
     stand.close()
     if how == "flipped":
         flip(path)
@@ -148,7 +149,9 @@ def test_a_window_that_was_retired_before_a_crash_is_not_summed_again(stand: Sta
     rows = store.status().summarised_rows
     catalogue = inspect.catalogue(store)
     first = catalogue.one("SELECT rows FROM table_sets WHERE level = 0 AND number = 1")
-    catalogue.run("UPDATE table_sets SET state = 'retired' WHERE level = 0 AND number = 1")
+    inspect.change_catalogue(
+        store, "UPDATE table_sets SET state = 'retired' WHERE level = 0 AND number = 1"
+    )
     flip(file_of(store, "complete"))
     again = stand.reopen()
     assert again.status().summarised_rows == rows - first

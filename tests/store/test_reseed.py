@@ -16,7 +16,7 @@ from sklearn.naive_bayes import BernoulliNB
 
 from pyramidion import Pyramid
 from pyramidion.errors import KeyHolderError, StorageError
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.storage.table_files import TableFiles
 from pyramidion.store.reseed import Reseed
 from tests.store import inspect

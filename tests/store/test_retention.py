@@ -214,4 +214,5 @@ def test_nothing_is_kept_of_a_store_that_nobody_wrote_to_for_long(stand: Stand) 
     assert not stand.files("hot")
     assert not stand.files("tables")
     purposes = {row[0] for row in inspect.catalogue(store).all("SELECT purpose FROM keys")}
-    assert purposes == {"secret", "names", *(f"pin of {name}" for name in FACTS)}
+    pins = (f"pin of {name}" for name in (*FACTS, "windows and ledger"))
+    assert purposes == {"secret", "names", *pins}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from pyramidion.storage.table_sets import SetId, window_id
 from pyramidion.store import transitions
 from pyramidion.store.change import Change, apply
 from pyramidion.store.erase_person import plan_person
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.rebuild import plan_rebuild
 from pyramidion.store.recovery import plan_recovery
 from pyramidion.store.repair import plan_mend
 from pyramidion.store.reseed import plan_end
+from pyramidion.store.state import StoreState
 from tests.store import inspect
 from tests.store.stores import DAY, START, Stand, cells, observed, rows, same
 
@@ -52,7 +53,7 @@ def lived(stand: Stand, store: Pyramid, windows: int = 2) -> Pyramid:
     return store
 
 
-def lifecycle(store: Pyramid) -> Lifecycle:
+def lifecycle(store: Pyramid) -> StoreState:
     return inspect.parts(store).lifecycle
 
 
@@ -211,3 +212,14 @@ def test_states_are_written_in_storage_alone() -> None:
         if "storage" not in path.parts and "SET state" in path.read_text()
     ]
     assert outside == []
+
+
+def test_sql_is_in_storage_alone() -> None:
+    """But for the audit's witness, which looks at the catalogue as another process sees it."""
+    statement = re.compile(r"(SELECT|INSERT INTO|INSERT OR REPLACE INTO|UPDATE|DELETE FROM) [a-z*]")
+    outside = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if "storage" not in path.parts and statement.search(path.read_text())
+    }
+    assert outside == {"store/audit/witness.py"}

@@ -18,7 +18,7 @@ from pyramidion.vault.broker import Broker
 from pyramidion.vault.broker_server import BrokerServer
 from pyramidion.vault.documents import Grant, Request
 from pyramidion.vault.envelope import Envelope, Header
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import digest_of, encrypted, marked
 from pyramidion.vault.reader import GrantedRows, open_grant
 from pyramidion.vault.stream import challenge_context

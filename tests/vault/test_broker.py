@@ -17,7 +17,7 @@ from pyramidion.vault.broker import ANSWER_WITHIN, MINUTE, OF_ONE, REFUSALS
 from pyramidion.vault.documents import Grant, Revocation
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.erase_person import Order
-from pyramidion.vault.keys import PrivateKey, PublicKey
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey
 from pyramidion.vault.parquet import decrypted
 from pyramidion.vault.stream import Opener, challenge_context
 from tests.vault.desk import CANARY, CUSTODIAN, DAY, ENGINEER, HOUR, NOON, OTHER, SECOND, Desk

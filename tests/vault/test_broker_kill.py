@@ -22,7 +22,7 @@ from pyramidion.storage.home import CATALOGUE
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.erase_person import Order
-from pyramidion.vault.keys import PublicKey
+from pyramidion.vault.key_pairs import PublicKey
 from pyramidion.vault.reader import open_grant, rewrite_files
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, HOUR, Desk
 from tests.waiting import PATIENCE

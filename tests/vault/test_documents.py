@@ -11,7 +11,7 @@ import pytest
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
 from pyramidion.vault.documents import Grant, Request, Revocation
 from pyramidion.vault.envelope import Envelope, Header, joined
-from pyramidion.vault.keys import PrivateKey, PublicKey
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey
 from pyramidion.vault.parquet import decrypted, digest_of, encrypted, marked, unmarked
 
 HOUR = 3600 * 10**6

@@ -18,7 +18,7 @@ from pyramidion.cli import main
 from pyramidion.vault.broker_server import BrokerServer, announced, broker_at
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.erase_person import Order
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.reader import open_grant, read_grant, rewrite_files
 from tests.secrets_on_disk import secret
 from tests.store.peopling import EXACT, PEOPLE, of

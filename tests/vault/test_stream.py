@@ -18,7 +18,7 @@ from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from pyramidion.vault import broker_server
 from pyramidion.vault.broker_server import CONNECTIONS, LONGEST
 from pyramidion.vault.documents import Grant
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.reader import hello, open_grant, revoke_grant
 from pyramidion.vault.stream import END, FILE, Opener, Sealer, pieces
 from tests.vault.desk import CANARY, CUSTODIAN, ENGINEER, OTHER, Desk

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyramidion import FormatError, Pyramid
 from pyramidion.storage.ciphers import NONCE
 from pyramidion.vault.envelope import Envelope, joined
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import decrypted
 from tests.store.archive import keys_in, said_by
 from tests.store.stores import CUSTODIAN, DAY, HOUR, Stand, rows

@@ -11,7 +11,7 @@ import pytest
 
 from pyramidion import FormatError, Pyramid, SchemaError, StateError, StorageError
 from pyramidion.cli import main
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, WINDOW
 from pyramidion.vault.writer import sealed_whole
 from tests.store.stores import CUSTODIAN, HOUR, Stand, observed, rows

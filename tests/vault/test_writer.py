@@ -21,7 +21,7 @@ from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.vault import writer
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope, joined, lock_context
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, WINDOW, decrypted
 from tests.store import inspect
 from tests.store.peopling import EXACT, PEOPLE, of

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pyramidion import Pyramid
 from pyramidion.vault.envelope import Envelope, joined
-from pyramidion.vault.keys import PrivateKey
+from pyramidion.vault.key_pairs import PrivateKey
 from pyramidion.vault.parquet import BATCH, decrypted, unmarked
 from pyramidion.vault.vault import Vault
 from pyramidion.vault.writer import Draft

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyramidion.store.clocks import Clock
     from pyramidion.store.pyramid import Pyramid
     from pyramidion.store.schedule import Due
-    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.vault.key_pairs import PrivateKey
     from pyramidion.web.limits import Limits
 
 
@@ -285,7 +285,7 @@ def new_passphrase(arguments: argparse.Namespace) -> str:
 def unlocked(path: Path, arguments: argparse.Namespace, *, bare: bool = False) -> PrivateKey:
     """The private key in a file; ``bare``: perhaps one that was written without a passphrase."""
     from pyramidion.config.secret_files import read_secret
-    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.vault.key_pairs import PrivateKey
 
     text = read_secret(path)
     if bare:

@@ -24,7 +24,7 @@ from pyramidion.errors import SchemaError, StateError
 if TYPE_CHECKING:
     from pyramidion.store.shard import Shard
     from pyramidion.store.shards import ShardStatus
-    from pyramidion.vault.keys import PublicKey
+    from pyramidion.vault.key_pairs import PublicKey
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -97,7 +97,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard | None:
 def custodian_of(path: Path | None) -> PublicKey | None:
     """The custodian's public key in a file."""
     from pyramidion.storage.disk import read
-    from pyramidion.vault.keys import PublicKey
+    from pyramidion.vault.key_pairs import PublicKey
 
     return None if path is None else PublicKey.from_text(read(path))
 

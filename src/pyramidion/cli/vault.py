@@ -109,7 +109,7 @@ def add_broker_at(parser: argparse.ArgumentParser) -> None:
 def request(arguments: argparse.Namespace) -> None:
     """Ask for rows."""
     from pyramidion.vault.broker_server import found_at
-    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.vault.key_pairs import PrivateKey
     from pyramidion.vault.reader import hello
 
     refuse_there(arguments.output, arguments.key_output)
@@ -457,7 +457,7 @@ def _add_keygen(verbs: Commands[Parser]) -> None:
 
 def keygen(arguments: argparse.Namespace) -> None:
     """Make a pair of keys."""
-    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.vault.key_pairs import PrivateKey
 
     name = arguments.output
     private, public = (name.with_name(f"{name.name}.{end}") for end in ("key", "pub"))

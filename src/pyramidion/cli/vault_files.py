@@ -90,7 +90,7 @@ def adopt(arguments: argparse.Namespace) -> None:
 def attach(arguments: argparse.Namespace) -> None:
     """Give a store a vault."""
     from pyramidion.storage.disk import read
-    from pyramidion.vault.keys import PublicKey
+    from pyramidion.vault.key_pairs import PublicKey
 
     custodian = PublicKey.from_text(read(arguments.custodian))
     with opened(arguments) as pyramid:

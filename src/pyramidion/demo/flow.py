@@ -139,7 +139,7 @@ def prepare(
 
     The vault's custodian is nobody: the private half of the key is thrown away here.
     """
-    from pyramidion.vault.keys import PrivateKey
+    from pyramidion.vault.key_pairs import PrivateKey
 
     clock.end(days)
     with Pyramid.create(

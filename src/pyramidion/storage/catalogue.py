@@ -48,9 +48,18 @@ from pyramidion.privacy.ledger import Line
 from pyramidion.storage import deletions
 from pyramidion.storage.disk import Health
 
-FORMAT = 11
+FORMAT = 12
 FORGOTTEN = "all tables"
 """The purpose of what tables cost that are not named any more, as those of a forgotten window."""
+
+DATES = (
+    *(("batches", column) for column in ("arrived", "since", "came")),
+    *(("past_steps", column) for column in ("start", "stop", "came_first", "came_last", "left")),
+    *(("deletions", column) for column in ("at", "done")),
+    ("ledger", "at"),
+    ("vault_files", "gone"),
+)
+"""The columns that are dated by the clock."""
 
 BUSY = 5.0  # seconds that a reader from outside, such as a backup tool, is waited for
 
@@ -202,6 +211,7 @@ MIGRATIONS: dict[int, Migration] = {
     8: lambda db: db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (KEYED, BY_TYPE)),
     9: deletions.give_types,
     10: lambda db: [db.execute(step) for step in _ONE_TABLE],
+    11: lambda _: None,  # windows and ledger are authenticated, at the first open
 }
 """What brings a catalogue of one format to the next; all run in one transaction at open."""
 
@@ -288,6 +298,8 @@ class Catalogue:
         try:
             with self._explained():
                 self._prepare(new)
+                self.seen = int(self._db.execute("PRAGMA data_version").fetchone()[0])
+                """The `version` whose windows and ledger were found to be authentic."""
         except BaseException:
             self._db.close()
             raise
@@ -322,6 +334,11 @@ class Catalogue:
     def _explained(self, *, commits: bool = False) -> AbstractContextManager[None]:
         lost = _LOST_AT_COMMIT if commits else _LOST
         return in_words(self.path, health=self.health, lost=lost)
+
+    @property
+    def version(self) -> int:
+        """A number that changes when another connection writes to the file, or checkpoints it."""
+        return int(self.one("PRAGMA data_version"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -381,6 +398,44 @@ class Catalogue:
         for name, value in facts.items():
             self.run("INSERT OR REPLACE INTO about VALUES (?, ?)", name, str(value))
 
+    def forget(self, name: str) -> None:
+        """Forget a fact about the store."""
+        self.run("DELETE FROM about WHERE name = ?", name)
+
+    # --- deletion records ------------------------------------------------------------
+
+    def deletions(self) -> list[sqlite3.Row]:
+        """All deletion records, in order."""
+        query = "SELECT what, why, holder, at, done, kind, ids FROM deletions ORDER BY id"
+        return self.all(query)
+
+    def last_deletion(self) -> int | None:
+        """When something was erased last."""
+        found = self.one("SELECT max(at) FROM deletions")
+        return None if found is None else int(found)
+
+    # --- models ----------------------------------------------------------------------
+
+    def recipes(self) -> dict[str, str]:
+        """The recipe of each model, by name."""
+        rows = self.all("SELECT name, recipe FROM models ORDER BY name")
+        return {row["name"]: row["recipe"] for row in rows}
+
+    def set_recipe(self, name: str, recipe: str) -> None:
+        """Store the recipe of a model."""
+        self.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, recipe)
+
+    def forget_recipe(self, name: str) -> None:
+        """Forget the recipe of a model."""
+        self.run("DELETE FROM models WHERE name = ?", name)
+
+    # --- dates -----------------------------------------------------------------------
+
+    def limit_dates(self, now: int) -> None:
+        """Date everything that is dated later than now by now; within a transaction."""
+        for table, column in DATES:
+            self.run(f"UPDATE {table} SET {column} = ? WHERE {column} > ?", now, now)  # noqa: S608
+
     # --- imports ---------------------------------------------------------------------
 
     def imported(self, name: bytes) -> int | None:
@@ -406,6 +461,11 @@ class Catalogue:
             Line(number, kind, purpose, amounts[amount], at, why)
             for number, kind, purpose, amount, at, why in rows
         ]
+
+    def births(self) -> dict[int, int]:
+        """When each window was charged for its birth."""
+        rows = self.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
+        return {row["window"]: row["at"] for row in rows}
 
     def first_line(self, kind: str, purpose: str) -> tuple[int, Fraction]:
         """Window and amount of the first line of the ledger for a purpose."""

@@ -8,7 +8,7 @@
     5  files under dropped keys are unlinked, the record says when
 
 A renewal is an erasure that drops no key: 1, 3, 4, and a transaction that wraps all keys anew.
-After it no older copy of the store opens; `Lifecycle.charge_release` says what that is for.
+After it no older copy of the store opens; `StoreState.charge_release` says what that is for.
 
 A crash before 2 leaves a store key nobody uses, a crash after it an old store key; both
 are destroyed when the store is opened again.
@@ -26,7 +26,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
 from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.fault_points import reach
-from pyramidion.storage.keys import KeyHolder, StoreKey
+from pyramidion.storage.key_holders import KeyHolder, StoreKey
 
 PAST = "past its time"
 """Why something is erased by itself."""
@@ -73,6 +73,10 @@ class DataKeys:
             purpose, wrapped = rows[0]["purpose"], rows[0]["wrapped"]
             return self._store_key.unwrap(wrapped, _context(purpose, number))
 
+    def numbers(self) -> list[int]:
+        """The numbers of all data keys."""
+        return [row["id"] for row in self._catalogue.all("SELECT id FROM keys")]
+
     def find(self, purpose: str) -> DataKey | None:
         """The only key of a purpose; None where there is none."""
         with self._catalogue.lock:
@@ -93,6 +97,11 @@ class DataKeys:
     def pinned(self) -> bool:
         """Whether the store key was made for a catalogue whose facts are pinned."""
         return self._store_key.pinned
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether it was made for a catalogue whose windows and ledger are authenticated."""
+        return self._store_key.authenticated
 
     def must_be_held(self) -> None:
         """Refuse to go on where the holder does not have the store key."""

@@ -31,7 +31,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.disk import explained, remove_stale
 from pyramidion.storage.fault_points import reach
-from pyramidion.storage.keys import FileHolder, KeyHolder, StoreKey
+from pyramidion.storage.key_holders import FileHolder, KeyHolder, StoreKey
 from pyramidion.storage.making import (
     AUDIT,
     BACKLOG,

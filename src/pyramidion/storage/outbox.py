@@ -48,10 +48,10 @@ class Note:
         return same and entry.at >= self.at
 
 
-class Pending:
+class PendingEntry:
     """An entry that is stored with the change it tells of, as an edit of that change."""
 
-    def __init__(self, outbox: Untold, note: Note) -> None:
+    def __init__(self, outbox: AuditOutbox, note: Note) -> None:
         self._outbox, self._note = outbox, note
         self.stored = False
 
@@ -65,7 +65,7 @@ class Pending:
         """It is read from the catalogue."""
 
 
-class Untold:
+class AuditOutbox:
     """The notes of one store, and its log."""
 
     def __init__(self, catalogue: Catalogue, log: AuditLog) -> None:
@@ -77,7 +77,9 @@ class Untold:
 
     # --- what is done -----------------------------------------------------------------------
 
-    def do(self, kind: str, at: int, facts: dict[str, Fact], verb: Callable[[Pending], T]) -> T:
+    def do(
+        self, kind: str, at: int, facts: dict[str, Fact], verb: Callable[[PendingEntry], T]
+    ) -> T:
         """Run a verb that commits its entry with what it does; then append the entry, or raise.
 
         The verb is given the pending entry. If it does not commit it, nothing was erased, and the
@@ -86,7 +88,7 @@ class Untold:
         """
         short = {n: v[:MOST_WHY] if isinstance(v, str) else v for n, v in facts.items()}
         refuse_unusable(kind, at, short)
-        entry = Pending(self, Note(kind, at, short, self._known))
+        entry = PendingEntry(self, Note(kind, at, short, self._known))
         try:
             done = verb(entry)
         except BaseException:
@@ -149,4 +151,4 @@ class Untold:
         if notes:
             self._catalogue.note(untold=json.dumps([asdict(note) for note in notes]))
         else:
-            self._catalogue.run("DELETE FROM about WHERE name = ?", UNTOLD)
+            self._catalogue.forget(UNTOLD)

@@ -12,13 +12,18 @@ of keys, where every renewal wraps it anew. A store is opened only if its facts 
     secret, names       which keys values and names are hashed with
     keyed_by            whether values are known by their text or by their type
 
+So are, in one digest, the states and borders of windows and tree nodes, their table files, and the
+ledger: every transaction that changes one of these begins with `Pins.check` and ends with
+`Pins.seal`. Row totals are not among them, because every commit of rows changes these; they are
+public.
+
 A fact is changed with `Pins.note`, in one transaction with its digest. An earlier digest cannot be
 put back once the store key was renewed, which every erasure and release does. Triggers and views,
 which could change or hide a fact behind the store's back, are refused.
 
-Store keys that were made since then have ``pinned`` in their names, and only the key holder can
-name a key: a catalogue without pins does not open with one. A store of an earlier version is pinned
-as it is when it is first opened.
+Store keys that were made since then have ``authenticated`` in their names (``pinned``, if facts
+alone were), and only the key holder can name a key: a catalogue without its pins does not open with
+one. A store of an earlier version is pinned as it is when it is first opened.
 """
 
 from __future__ import annotations
@@ -44,6 +49,16 @@ FACTS = {
 }
 """What is pinned, and its description in messages."""
 PROGRAMS = "triggers or views, of which a catalogue has none"
+STATES = "the windows, their table files or the ledger"
+TABLES = (
+    "SELECT level, number, state, slot, start, stop FROM table_sets ORDER BY level, number",
+    "SELECT level, number, window FROM members ORDER BY level, number, window",
+    "SELECT id, kind, level, number, key, file, after, current, tables FROM arenas ORDER BY id",
+    "SELECT id, window, kind, purpose, amount, at, why FROM ledger ORDER BY id",
+)
+"""What is authenticated in one digest."""
+_STATES = "pin of windows and ledger"
+"""The purpose of that digest in the table of keys."""
 
 
 class Pins:
@@ -67,6 +82,43 @@ class Pins:
         with self._catalogue.transaction():
             for name in FACTS:
                 self._pin(name, self._value(name))
+            self.seal()
+
+    def seal(self) -> None:
+        """Authenticate windows, table files and the ledger as they are; within the transaction
+        that changed one of them, after `check` at its beginning."""
+        with self._catalogue.transaction():
+            held = self._keys.find(_STATES) or DataKey.new(_STATES)
+            self._keys.put(replace(held, key=self._states()))
+
+    def check(self) -> None:
+        """Raise if another program has changed windows, table files or the ledger since the store
+        was opened; within a transaction, before it changes anything.
+
+        Otherwise the store would confirm what an intruder changed. Nothing is computed unless
+        another connection has written to the catalogue; one that only checkpointed it did no harm.
+        """
+        version = self._catalogue.version
+        if version == self._catalogue.seen:
+            return
+        if not self._same_states():
+            raise FormatError(
+                f"{self._catalogue.path} was changed from outside, without the store key: "
+                f"{STATES}; restore it from a backup, or undo the change"
+            )
+        self._catalogue.seen = version
+
+    def _same_states(self) -> bool:
+        held = self._keys.find(_STATES)
+        return held is not None and held.key == self._states()
+
+    def _states(self) -> bytes:
+        digest = blake2b(digest_size=KEY_BYTES)
+        for query in TABLES:
+            for row in self._catalogue.all(query):
+                digest.update(json.dumps(list(row)).encode() + b"\n")
+            digest.update(b"\n")
+        return digest.digest()
 
     def changed(self) -> list[str]:
         """Descriptions of the facts that are not as they were pinned."""
@@ -75,6 +127,8 @@ class Pins:
             for name, description in FACTS.items()
             if self._pinned(name) != _digest(name, self._value(name))
         ]
+        if not self._same_states():
+            changed.append(STATES)
         programs = "SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"
         return [*changed, PROGRAMS] if self._catalogue.one(programs) else changed
 
@@ -87,6 +141,8 @@ class Pins:
                     f"custodian: it was changed from outside; restore it from a backup"
                 )
             self.begin()
+        if self._keys.find(_STATES) is None and not self._keys.authenticated:
+            self.seal()  # an earlier version made it
         changed = self.changed()
         if changed:
             raise FormatError(

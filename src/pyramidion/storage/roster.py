@@ -26,7 +26,7 @@ from pyramidion.config.checks import nearest
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError, StateError
 from pyramidion.storage.blocks import Generation
 from pyramidion.storage.ciphers import KEY_BYTES, new_key
-from pyramidion.storage.keys import KeyHolder
+from pyramidion.storage.key_holders import KeyHolder
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pyramidion.storage.audit_log import Fact
-from pyramidion.storage.outbox import Pending, Untold
+from pyramidion.storage.outbox import AuditOutbox, PendingEntry
 from pyramidion.workers import Threads
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Access:
     """What every public method needs: a check, the time, a thread to work in, the audit log."""
 
     threads: Threads
-    outbox: Untold
+    outbox: AuditOutbox
     present: Callable[[], int]
     """The time of the system clock, in microseconds, by which the audit log is dated."""
     check_open: Callable[[], None]
@@ -43,7 +43,7 @@ class Access:
         return self.threads.move(work)
 
     def record(
-        self, kind: str, now: int, facts: dict[str, Fact], work: Callable[[Pending], T]
+        self, kind: str, now: int, facts: dict[str, Fact], work: Callable[[PendingEntry], T]
     ) -> T:
         """Do work as `run` does, given its audit log entry, which an erasure commits with itself.
 

@@ -18,18 +18,18 @@ from pyramidion.storage.audit_log import AuditLog, Fact
 from pyramidion.storage.home import Home
 from pyramidion.store.access import Access
 from pyramidion.store.backup import back_up
-from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.open_window import WindowOpener
 from pyramidion.store.rebuild import Rebuild, rebuild
 from pyramidion.store.repair import Damage, mend, verify
 from pyramidion.store.replay import taken
 from pyramidion.store.reseed import Reseed, reseed
 from pyramidion.store.schedule import Advance, Due, Schedule
+from pyramidion.store.state import StoreState
 from pyramidion.store.timekeeping import Timekeeping
 from pyramidion.store.vaulting import attach_vault, erase_from_vault
+from pyramidion.store.window_opener import WindowOpener
 
 if TYPE_CHECKING:
-    from pyramidion.vault.keys import PrivateKey, PublicKey
+    from pyramidion.vault.key_pairs import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 
@@ -42,7 +42,7 @@ class Admin:
         The open store.
     home : Home
         Its directory and keys.
-    lifecycle : Lifecycle
+    lifecycle : StoreState
         Its windows and tables.
     opener : WindowOpener
         Opens windows.
@@ -84,7 +84,7 @@ class Admin:
         access: Access,
         *,
         home: Home,
-        lifecycle: Lifecycle,
+        lifecycle: StoreState,
         opener: WindowOpener,
         schedule: Schedule,
         timekeeping: Timekeeping,
@@ -96,7 +96,7 @@ class Admin:
     ) -> None:
         self._access = access
         self._home = home
-        self._lifecycle = lifecycle
+        self._state = lifecycle
         self._opener = opener
         self._schedule = schedule
         self._timekeeping = timekeeping
@@ -116,7 +116,7 @@ class Admin:
         """
         now = self._access.begin()
         return self._access.run(
-            lambda: back_up(self._home, self._lifecycle, Path(path), self._audit_log, now)
+            lambda: back_up(self._home, self._state, Path(path), self._audit_log, now)
         )
 
     # --- damaged tables and intrusions -----------------------------------------------
@@ -124,7 +124,7 @@ class Admin:
     def verify(self) -> list[Damage]:
         """Read every file; return those that are damaged, missing or do not add up."""
         self._access.check_open()
-        return self._access.run(lambda: verify(self._lifecycle))
+        return self._access.run(lambda: verify(self._state))
 
     def mend(self) -> list[Damage]:
         """Recompute damaged tables from sound ones, at no cost; return what was mended.
@@ -133,7 +133,7 @@ class Admin:
         tables and all other windows.
         """
         now = self._access.begin()
-        mended = self._access.run(lambda: mend(self._lifecycle, now))
+        mended = self._access.run(lambda: mend(self._state, now))
         self._access.start_due_work(now)
         return mended
 
@@ -159,7 +159,7 @@ class Admin:
             "tables.rebuilt",
             now,
             {"window": window, "why": why},
-            lambda entry: rebuild(self._lifecycle, window, rows, share, why, now, entry),
+            lambda entry: rebuild(self._state, window, rows, share, why, now, entry),
         )
         self._access.start_due_work(now)
         return rebuilt
@@ -175,7 +175,7 @@ class Admin:
             "store.reseeded",
             now,
             {"why": why},
-            lambda entry: reseed(self._lifecycle, self._opener, why, now, entry),
+            lambda entry: reseed(self._state, self._opener, why, now, entry),
         )
         self._access.start_due_work(now)
         return reseeded
@@ -222,7 +222,7 @@ class Admin:
     def replayed(self, history: Replay) -> int:
         """Return how many rows of a history `Pyramid.replay` has observed already."""
         self._access.check_open()
-        return taken(self._lifecycle, history)
+        return taken(self._state, history)
 
     # --- keys and the audit log ------------------------------------------------------
 
@@ -255,8 +255,8 @@ class Admin:
         self._access.check_open()
 
         def attach() -> Vault:
-            with self._lifecycle.moves, self._lifecycle.arrivals:
-                attach_vault(self._lifecycle, self._home.path, url, custodian)
+            with self._state.moves, self._state.arrivals:
+                attach_vault(self._state, self._home.path, url, custodian)
                 return self._open_vault()
 
         return self._access.run(attach)
@@ -291,7 +291,7 @@ class Admin:
         """
         now = self._access.begin()
         granted, names = erase_from_vault(
-            self._lifecycle, self._vault(), person, grant, key, broker, why, self._access.run
+            self._state, self._vault(), person, grant, key, broker, why, self._access.run
         )
         facts: dict[str, Fact] = {"why": why, "files": len(names), "grant": granted}
         self._access.record("person.erased", now, facts, lambda _: None)

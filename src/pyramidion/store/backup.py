@@ -22,18 +22,19 @@ from pyramidion.storage.catalogue import facts
 from pyramidion.storage.deletions import RESTORED
 from pyramidion.storage.disk import explained, remove, sync
 from pyramidion.storage.home import BACKLOG, CATALOGUE, HOT, LOCK, TABLES, Home
-from pyramidion.storage.keys import KeyHolder
+from pyramidion.storage.key_holders import KeyHolder
 from pyramidion.storage.making import RESTORING, made, remove_broken
+from pyramidion.storage.vault_files import VaultFiles
 from pyramidion.storage.versions import leap
 from pyramidion.store.change import Also, Change, Erasure, apply
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import seal
 from pyramidion.vault.coverage import forgo
 
 AFAR = 1_000_000_000  # batch numbers that are left out after restoring a backup
 
 
-def back_up(home: Home, lifecycle: Lifecycle, path: Path, log: AuditLog, now: int) -> int:
+def back_up(home: Home, lifecycle: StoreState, path: Path, log: AuditLog, now: int) -> int:
     """Bring a backup up to date, or make it; the bytes that were copied."""
     if path.resolve().is_relative_to(home.path.resolve()):
         raise StateError(f"a backup may not lie in the store; choose a path outside {home.path}")
@@ -73,7 +74,7 @@ def _copy_log(log: AuditLog, path: Path, now: int, to: str) -> int:
         return (path / AUDIT_LOG).stat().st_size
 
 
-def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
+def _copy(home: Home, lifecycle: StoreState, path: Path) -> int:
     fresh = path / f".{CATALOGUE}.new"
     with explained(path):
         fresh.unlink(missing_ok=True)
@@ -105,8 +106,7 @@ def _copy(home: Home, lifecycle: Lifecycle, path: Path) -> int:
 
 def _backlog(home: Home) -> set[str]:
     """The files that are sealed and not in the vault yet."""
-    query = "SELECT name FROM vault_files WHERE stored IS NULL AND gone IS NULL"
-    names = [row["name"] for row in home.catalogue.all(query)]
+    names = [row["name"] for row in VaultFiles(home.catalogue).waiting()]
     return {f"{name}.{suffix}" for name in names for suffix in ("parquet", "json")}
 
 
@@ -160,7 +160,7 @@ def copied_back(backup: Path, path: Path, holder: KeyHolder) -> Home:
         raise
 
 
-def take_over(store: Lifecycle, now: int) -> None:
+def take_over(store: StoreState, now: int) -> None:
     """Make this copy the only one: from here on nothing opens the others.
 
     Populating windows and nodes are sealed: a table that goes on in two places would subtract to
@@ -179,8 +179,8 @@ def take_over(store: Lifecycle, now: int) -> None:
         if store.catalogue.about("copy", "") == "backup":
             erase = Erasure(RESTORED, "restored from a backup")
             apply(store, Change("restore", edits=[Also(before)], erase=erase), now)
-        windows = store.catalogue.all("SELECT DISTINCT window FROM ledger")
-        store.ledger.forfeit([row["window"] for row in windows], now, "restored from a backup")
+        windows = sorted(store.catalogue.births())
+        store.ledger.forfeit(windows, now, "restored from a backup")
         for tables in store.open_sets.all():
             seal(store, tables, now)
         store.catalogue.note(copy="")

@@ -35,7 +35,7 @@ from pyramidion.storage.fault_points import reach
 from pyramidion.storage.table_files import sealed_tables
 from pyramidion.storage.table_sets import NewSet, window_id
 from pyramidion.store.change import Also, Change, Edit, apply
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import complete_file, summed
 
 CHANGED = (
@@ -73,7 +73,7 @@ class Bulk:
 
     def __init__(
         self,
-        store: Lifecycle,
+        store: StoreState,
         move: Callable[[Callable[[], None]], None],
         clock: Callable[[], int],
         key: str | None,

@@ -5,7 +5,8 @@ made durable by `apply`. Nothing else writes table files, changes the state of a
 destroys keys. `apply` does this, in this order:
 
     1  write the table files, each under a new key
-    2  one transaction: states, files, other parts of the store (`edits`), the deletion record
+    2  one transaction: states, files, other parts of the store (`edits`), the deletion record, and
+       the digest that authenticates windows and ledger (`pyramidion.storage.pins`)
     3  the same in memory
     4  an erasure or a release: destroy the former store key, then remove dead files
     5  serve the tables that were sealed
@@ -26,13 +27,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pyramidion.counts.arena import Arena
+from pyramidion.errors import StateError
 from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.table_files import NewFile, TableFile, checkpoint
 from pyramidion.storage.table_sets import NewSet, SetId, State
 
 if TYPE_CHECKING:
-    from pyramidion.store.lifecycle import Lifecycle
+    from pyramidion.store.state import StoreState
 
 Name = Literal[
     "charge",
@@ -144,12 +146,12 @@ class Change:
     """Whether its checkpoints count as those that are due after so many rows."""
 
 
-def apply(state: Lifecycle, change: Change, now: int) -> None:
+def apply(state: StoreState, change: Change, now: int) -> None:
     """Make a change durable, then remember it. The only writer of tables, states and keys.
 
     Raises before the transaction is committed and changes nothing; or after it, if a former key
     cannot be destroyed. Then the change has happened, `DataKeys.unfinished` is set, and nothing new
-    is served until `Lifecycle.settle` has destroyed the key.
+    is served until `StoreState.settle` has destroyed the key.
     """
     with state.moves:
         reach(f"{change.name}.before")
@@ -162,11 +164,16 @@ def apply(state: Lifecycle, change: Change, now: int) -> None:
             if change.erase is not None:
                 _erase(state, change, files, now)
             elif change.renew:
-                state.keys.renew(lambda: _commit(state, change, files, now, state.present()))
+                try:
+                    state.keys.renew(lambda: _commit_alone(state, change, files, now))
+                except Exception:
+                    if state.keys.unfinished:  # it is durable; the former key is still there
+                        _remember(state, change)
+                    raise
                 _remember(state, change)
             else:
                 with state.catalogue.transaction():
-                    _commit(state, change, files, now, state.present())
+                    _commit_alone(state, change, files, now)
                 _remember(state, change)
                 if change.write or change.supersede:
                     state.remove_strangers()
@@ -174,7 +181,7 @@ def apply(state: Lifecycle, change: Change, now: int) -> None:
         state.publish()
 
 
-def _erase(state: Lifecycle, change: Change, files: Sequence[NewFile], now: int) -> None:
+def _erase(state: StoreState, change: Change, files: Sequence[NewFile], now: int) -> None:
     erase = change.erase
     if erase is None:
         raise ValueError("this change erases nothing")
@@ -183,7 +190,9 @@ def _erase(state: Lifecycle, change: Change, files: Sequence[NewFile], now: int)
         dead = _commit(state, change, files, now, at)
         dead += state.tables.forget_superseded()
         dead += state.uncounted.drop(lambda block: state.people.is_over(block, now))
-        return dead + [key for edit in state.with_erasures for key in edit.write(at)]
+        dead += [key for edit in state.with_erasures for key in edit.write(at)]
+        state.pins.seal()
+        return dead
 
     state.keys.erase(
         erase.deleted,
@@ -195,10 +204,18 @@ def _erase(state: Lifecycle, change: Change, files: Sequence[NewFile], now: int)
     )
 
 
+def _commit_alone(state: StoreState, change: Change, files: Sequence[NewFile], now: int) -> None:
+    """What the transaction changes if no key dies."""
+    if _commit(state, change, files, now, state.present()):
+        raise StateError("a change that erases nothing may not drop keys; this is a bug")
+    state.pins.seal()
+
+
 def _commit(
-    state: Lifecycle, change: Change, files: Sequence[NewFile], now: int, at: int
+    state: StoreState, change: Change, files: Sequence[NewFile], now: int, at: int
 ) -> list[int]:
     """What the transaction changes; the data keys that must die with it."""
+    state.pins.check()
     dead = [key for edit in change.edits for key in edit.write(at)]
     for new in change.begin:
         state.sets.insert(new)
@@ -227,7 +244,7 @@ def _ended(change: Change) -> list[int]:
     return [o.number for o, value in change.states.items() if value == "erased" and not o.level]
 
 
-def _remember(state: Lifecycle, change: Change) -> None:
+def _remember(state: StoreState, change: Change) -> None:
     """The same in memory; the transaction is durable."""
     state.forget_dates()
     state.readings.forgotten(_ended(change))

@@ -29,7 +29,7 @@ from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import Appended, Fresh, Parts, Receipt
 from pyramidion.store.batching import Bundle, Member
 from pyramidion.store.contributions import Counts
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.windows import OpenSets, Part, TableSet
 
 Answers = dict[int, Receipt | PyramidionError]
@@ -88,9 +88,9 @@ class Commit:
     """Takes bundles in until it is committed; by who holds the lock of arrivals."""
 
     def __init__(
-        self, lifecycle: Lifecycle, now: int, came: int, answers: Answers, threads: int
+        self, lifecycle: StoreState, now: int, came: int, answers: Answers, threads: int
     ) -> None:
-        self._lifecycle = lifecycle
+        self._state = lifecycle
         self._now, self._came = now, came
         self._answers = answers
         self._threads = threads
@@ -106,7 +106,7 @@ class Commit:
 
     def add(self, bundle: Bundle, *, last: bool) -> bool:
         """Write and count a bundle, or what of it can be; False where a window is not open yet."""
-        lifecycle, now = self._lifecycle, self._now
+        lifecycle, now = self._state, self._now
         parts = self._placed(bundle)
         members = self._fitting(bundle, parts)
         if not parts or not members:
@@ -128,12 +128,12 @@ class Commit:
 
     def _placed(self, bundle: Bundle) -> list[Part]:
         """Where its rows go; nowhere, where a window is not open yet."""
-        parts = self._lifecycle.place(bundle.found, self._now)
+        parts = self._state.place(bundle.found, self._now)
         return [part for part in parts if isinstance(part, Part)]
 
     def _fitting(self, bundle: Bundle, parts: Sequence[Part]) -> list[Member]:
         """The members that are to be taken; the others are answered, or the same as one that is."""
-        room = [_room(part.window, self._lifecycle.open_sets) for part in parts]
+        room = [_room(part.window, self._state.open_sets) for part in parts]
         fitting: list[Member] = []
         for member, needs in zip(bundle.members, _needs(bundle, parts), strict=True):
             first = None if member.once is None else self._keys.get(member.once.name)
@@ -153,11 +153,11 @@ class Commit:
 
     def _count(self, taken: Taken) -> None:
         found = taken.bundle.found
-        taken.counts = self._lifecycle.people.count(found, self._now)
+        taken.counts = self._state.people.count(found, self._now)
         found = found.counting(taken.counts)
         for part in taken.parts:
             rows = found if part.rows is None else found.take(part.rows)
-            for tables in self._lifecycle.open_sets.of(part.window.number):
+            for tables in self._state.open_sets.of(part.window.number):
                 coded = rows.under(tables.encoder)
                 shared = tables.shared(part.window.arena.layout.index)
                 tables.arena.add(coded, self._threads, shared)
@@ -174,15 +174,20 @@ class Commit:
         for each in self.taken:
             each.appended.written.result()
         if not self._last:
-            self._lifecycle.hot.sync(self.taken[-1].appended)
+            self._state.hot.sync(self.taken[-1].appended)
         reach("commit.before")
-        catalogue, hot = self._lifecycle.catalogue, self._lifecycle.hot
+        catalogue, hot = self._state.catalogue, self._state.hot
         fresh = [each.fresh(each.since(self._now, history=history)) for each in self.taken]
+        starts = any(part.window.start is None for each in self.taken for part in each.parts)
         with catalogue.transaction():
-            self._lifecycle.keys.must_be_held()  # or nobody could ever read what is acknowledged
+            self._state.keys.must_be_held()  # or nobody could ever read what is acknowledged
+            if starts:
+                self._state.pins.check()
             stored = hot.acknowledge(fresh, self._now, self._came)
             for window, rows in _summed(fresh).items():
-                self._lifecycle.sets.add_rows(window, rows, self._now)
+                self._state.sets.add_rows(window, rows, self._now)
+            if starts:
+                self._state.pins.seal()  # the first row of a window starts it
             last = self.taken[-1].number
             catalogue.note(next_batch=last + 1, clock=self._now)
             note(last)
@@ -205,7 +210,7 @@ class Commit:
         """Undo all that was counted: none of it was acknowledged."""
         for taken in reversed(self.taken):
             taken.appended.written.exception()
-            self._lifecycle.people.take_back(taken.bundle.found, taken.counts)
+            self._state.people.take_back(taken.bundle.found, taken.counts)
             for tables, rows, shared in taken.counted:
                 tables.arena.take_back(rows, self._threads, shared)
 

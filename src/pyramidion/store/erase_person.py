@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from pyramidion.errors import ObservationError, PrivacyError, SchemaError
 from pyramidion.rows.hashing import Keys
 from pyramidion.storage import records
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.deletions import PERSON
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import Step
 from pyramidion.storage.table_files import checkpoint
 from pyramidion.store.change import Also, Change, Edit, Erasure, apply
-from pyramidion.store.lifecycle import Lifecycle, call_all
+from pyramidion.store.state import StoreState, call_all
 from pyramidion.store.transitions import Rewrite, settle
 
 
@@ -46,7 +47,7 @@ class PersonErasure:
 
 
 def erase_person(
-    store: Lifecycle, person: str | int, why: str, now: int, entry: Edit
+    store: StoreState, person: str | int, why: str, now: int, entry: Edit
 ) -> PersonErasure:
     """Erase the hot rows of a person, and what was learned from them; a crash leaves all or none.
 
@@ -69,7 +70,7 @@ def erase_person(
 
 
 def plan_person(
-    store: Lifecycle, people: Keys, steps: Sequence[tuple[Step, Step]], why: str, entry: Edit
+    store: StoreState, people: Keys, steps: Sequence[tuple[Step, Step]], why: str, entry: Edit
 ) -> Change:
     """Plan to swap all hot steps for those without a person's rows, and to write all populating
     tables again as they are.
@@ -93,7 +94,7 @@ def plan_person(
 # --- who -----------------------------------------------------------------------------------
 
 
-def _people(store: Lifecycle, person: str | int) -> Keys:
+def _people(store: StoreState, person: str | int) -> Keys:
     """The key that rows of this person have, as whoever counts people tells them apart."""
     unit = store.schema.unit
     if unit is None:
@@ -122,14 +123,14 @@ def _refuse_named(person: str | int, why: str) -> None:
         )
 
 
-def _theirs(store: Lifecycle, table: pa.Table, people: Keys) -> NDArray[np.bool_]:
+def _theirs(store: StoreState, table: pa.Table, people: Keys) -> NDArray[np.bool_]:
     """Which rows of a batch are of these people."""
     unit = str(store.schema.unit)
     column = records.batch_of(table.select([unit])).columns[unit]
     return np.isin(store.door.people(column), people)
 
 
-def checked_person(store: Lifecycle, person: str | int, why: str) -> str:
+def checked_person(store: StoreState, person: str | int, why: str) -> str:
     """The column that names people; refuses nobody's name, and a reason that says who."""
     _people(store, person)
     _refuse_named(person, why)
@@ -139,7 +140,7 @@ def checked_person(store: Lifecycle, person: str | int, why: str) -> str:
 # --- what stays known ----------------------------------------------------
 
 
-def _counts(store: Lifecycle) -> bool:
+def _counts(store: StoreState) -> bool:
     """Whether any row came in the running block, whosever it was."""
-    rows = store.catalogue.all("SELECT arrived FROM batches")
+    rows = Batches(store.catalogue).all()
     return any(store.people.is_running(row["arrived"]) for row in rows)

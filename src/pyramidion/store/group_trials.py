@@ -25,7 +25,7 @@ from pyramidion.errors import FormatError, StorageError
 from pyramidion.storage.deletions import dropped
 from pyramidion.storage.readings import Reading
 from pyramidion.store.change import Also
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import drop_tables
 
 _GAINS: WeakKeyDictionary[Arena, dict[str, Agreement | None]] = WeakKeyDictionary()
@@ -57,7 +57,7 @@ class GroupStatus:
     why: str
 
 
-def groups_of(store: Lifecycle) -> list[GroupStatus]:
+def groups_of(store: StoreState) -> list[GroupStatus]:
     """All groups: by hand, chosen, and dropped ones that are not forgotten."""
     chosen = store.births.chosen
     found = [
@@ -70,7 +70,7 @@ def groups_of(store: Lifecycle) -> list[GroupStatus]:
     return found
 
 
-def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupStatus:
+def _judged(store: StoreState, group: tuple[str, ...], *, chosen: bool) -> GroupStatus:
     name = ",".join(group)
     windows, told = 0, None
     if store.complete is not None and store.published:
@@ -88,14 +88,14 @@ def _judged(store: Lifecycle, group: tuple[str, ...], *, chosen: bool) -> GroupS
     return GroupStatus(name, group, "trial", windows, value, error, _less(value, error, windows))
 
 
-def _gain(store: Lifecycle, complete: Arena, name: str) -> Agreement | None:
+def _gain(store: StoreState, complete: Arena, name: str) -> Agreement | None:
     """What sealed tables tell, of all groups at once and once for as long as these are served."""
     if complete not in _GAINS:
         _GAINS[complete] = _gains(store, complete)
     return _GAINS[complete].get(name)
 
 
-def _gains(store: Lifecycle, complete: Arena) -> dict[str, Agreement | None]:
+def _gains(store: StoreState, complete: Arena) -> dict[str, Agreement | None]:
     """Of each group, by the windows that have it and its parts."""
     judged = _judged_by(store)
     across = {
@@ -119,7 +119,7 @@ def _gains(store: Lifecycle, complete: Arena) -> dict[str, Agreement | None]:
     return told | {group: gain(complete, group, _rows(store)) for group in lost}
 
 
-def _judged_by(store: Lifecycle) -> dict[str, tuple[list[str], tuple[int, ...]]]:
+def _judged_by(store: StoreState) -> dict[str, tuple[list[str], tuple[int, ...]]]:
     """The tables that groups are judged by, as the newest window names them, and their windows."""
     rows = [row for row in store.tables.windows() if row["window"] not in store.lacking]
     newest = sorted(rows, key=lambda row: -int(row["window"]))[:MOST_WINDOWS]
@@ -144,7 +144,7 @@ def _counted(windows: int) -> str:
     return f"{windows} window{'s' if windows != 1 else ''}"
 
 
-def _rows(store: Lifecycle) -> dict[str, int]:
+def _rows(store: StoreState) -> dict[str, int]:
     """How many rows each complete table counts: it may have begun late."""
     rows: dict[str, int] = {}
     for row in store.tables.windows():
@@ -153,7 +153,7 @@ def _rows(store: Lifecycle) -> dict[str, int]:
     return rows
 
 
-def drop_failed(store: Lifecycle, now: int) -> list[str]:
+def drop_failed(store: StoreState, now: int) -> list[str]:
     """Drop the groups whose trial is over and that tell too little; which."""
     trial = store.settings.trial_windows
     if not store.births.chosen:
@@ -166,7 +166,7 @@ def drop_failed(store: Lifecycle, now: int) -> list[str]:
     return list(failed)
 
 
-def drop_orphans(store: Lifecycle, windows: Collection[int], now: int) -> None:
+def drop_orphans(store: StoreState, windows: Collection[int], now: int) -> None:
     """Drop the groups that were chosen from windows that are to be forgotten, and not since."""
     chosen = store.births.chosen
     gone = [name for name, read in chosen.items() if set(read) <= set(windows)]
@@ -175,7 +175,7 @@ def drop_orphans(store: Lifecycle, windows: Collection[int], now: int) -> None:
 
 
 def _drop(
-    store: Lifecycle,
+    store: StoreState,
     gone: dict[str, list[float]],
     why: str,
     now: int,

@@ -14,12 +14,12 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.storage import records
 from pyramidion.storage.audit_log import Fact
 from pyramidion.storage.deletions import withdrawn
-from pyramidion.storage.outbox import Pending
+from pyramidion.storage.outbox import PendingEntry
 from pyramidion.store.access import Access
 from pyramidion.store.change import Also, Edit
 from pyramidion.store.group_trials import GroupStatus, groups_of
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.select_groups import Selecting, Selection
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import Rewrite, drop_tables, settle
 
 
@@ -32,7 +32,7 @@ class Groups:
     ----------
     access : Access
         The open store.
-    lifecycle : Lifecycle
+    lifecycle : StoreState
         Its windows and tables.
     selecting : Selecting
         Chooses groups from hot rows.
@@ -59,19 +59,19 @@ class Groups:
     def __init__(
         self,
         access: Access,
-        lifecycle: Lifecycle,
+        lifecycle: StoreState,
         selecting: Selecting,
         settle: Callable[[int], None],
     ) -> None:
         self._access = access
-        self._lifecycle = lifecycle
+        self._state = lifecycle
         self._selecting = selecting
         self._settle = settle
 
     def add(self, group: Iterable[str]) -> None:
         """Count features together, from the next window that is not open yet."""
         self._access.check_open()
-        self._access.run(lambda: add_group(self._lifecycle, group))
+        self._access.run(lambda: add_group(self._state, group))
 
     def select(self, *, share: Fraction | int = 1) -> Selection:
         """Choose groups worth counting from the hot rows, privately, and count them as `add` does.
@@ -93,7 +93,7 @@ class Groups:
         Reading sealed tables costs no budget.
         """
         self._access.check_open()
-        return self._access.run(lambda: groups_of(self._lifecycle))
+        return self._access.run(lambda: groups_of(self._state))
 
     def withdraw(self, name: str, *, why: str) -> None:
         """Erase a group, or a feature with its groups, now: its tables in every window.
@@ -110,13 +110,13 @@ class Groups:
         """
         now = self._access.begin()
 
-        def erase(entry: Pending) -> None:
-            withdraw(self._lifecycle, name, why, now, entry)
+        def erase(entry: PendingEntry) -> None:
+            withdraw(self._state, name, why, now, entry)
             self._settle(now)
 
         def record() -> None:
             facts: dict[str, Fact] = {"why": why}
-            if name not in self._lifecycle.births.chosen:  # a chosen name is known from rows
+            if name not in self._state.births.chosen:  # a chosen name is known from rows
                 facts = {"name": name, **facts}
             self._access.outbox.do("tables.withdrawn", self._access.present(), facts, erase)
 
@@ -124,7 +124,7 @@ class Groups:
         self._access.start_due_work(now)
 
 
-def add_group(store: Lifecycle, group: Iterable[str]) -> None:
+def add_group(store: StoreState, group: Iterable[str]) -> None:
     """Count features together, from the next window that is not open yet."""
     with store.moves:
         schema = store.schema.plus(group)
@@ -133,7 +133,7 @@ def add_group(store: Lifecycle, group: Iterable[str]) -> None:
             store.learn(schema)
 
 
-def withdraw(store: Lifecycle, name: str, why: str, now: int, entry: Edit) -> None:
+def withdraw(store: StoreState, name: str, why: str, now: int, entry: Edit) -> None:
     """Erase a feature (its column in hot rows too) or a group: its tables in every window.
 
     Its share of the budget returns with the next window that is opened. The record does not name

@@ -9,7 +9,7 @@ import numpy as np
 from pyramidion.rows.observations import Observations
 from pyramidion.storage import records
 from pyramidion.storage.hot import Parts
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 
 class HotRows:
@@ -20,7 +20,7 @@ class HotRows:
     meanwhile: then none of its rows leaves or is erased.
     """
 
-    def __init__(self, store: Lifecycle) -> None:
+    def __init__(self, store: StoreState) -> None:
         self._store = store
         self._batches = store.hot.stored(lambda _: True)
 

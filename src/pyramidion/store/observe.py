@@ -28,8 +28,8 @@ from pyramidion.storage.idempotency import Once
 from pyramidion.store.batching import Arrival, Bundle, Refusal, Waiting, bundled, told, waiting
 from pyramidion.store.clocks import FOLLOWS, StoreClock
 from pyramidion.store.commit import Answers, Commit, Taken, other_content
-from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
-from pyramidion.store.open_window import WindowOpener
+from pyramidion.store.state import Leaving, Observer, StoreState
+from pyramidion.store.window_opener import WindowOpener
 
 __all__ = ["Arrival", "Arrivals", "Resume", "Taker"]
 
@@ -71,13 +71,13 @@ class Arrivals(Observer):
 
     def __init__(
         self,
-        lifecycle: Lifecycle,
+        lifecycle: StoreState,
         opener: WindowOpener,
         clock: StoreClock,
         threads: int,
         taken: Callable[[int, Observations, Batch], None],
     ) -> None:
-        self._lifecycle, self._opener = lifecycle, opener
+        self._state, self._opener = lifecycle, opener
         self._clock = clock
         self.vault: Taker | None = None
         self._threads = threads
@@ -111,8 +111,8 @@ class Arrivals(Observer):
         name and without an end: who repeats a batch may do so at any time, and nobody tells when
         it is over. The name and the numbers are the sender's, and tell nothing of a row.
         """
-        once, catalogue = f"{sequence} {turn}", self._lifecycle.catalogue
-        key = self._lifecycle.names.of(f"turns of {sequence}".encode())
+        once, catalogue = f"{sequence} {turn}", self._state.catalogue
+        key = self._state.names.of(f"turns of {sequence}".encode())
         done = catalogue.imported(key) or 0
         if turn + 1 < done:
             raise StateError(
@@ -122,7 +122,7 @@ class Arrivals(Observer):
             )
         if turn < done:
             asked = Once(once)
-            return self._lifecycle.hot.seen({asked}).get(asked) or Receipt(0, 0, 0)
+            return self._state.hot.seen({asked}).get(asked) or Receipt(0, 0, 0)
         return self.take(data, now, once, errors, (key, turn, turn + 1))
 
     def take_all(
@@ -154,7 +154,7 @@ class Arrivals(Observer):
 
     def _waiting(self, arrivals: Sequence[Arrival], answers: Answers) -> list[Waiting]:
         """Arrivals that can be judged. Columns only ever become fewer, so these can be again."""
-        group, columns = [], self._lifecycle.schema.columns
+        group, columns = [], self._state.schema.columns
         for place, arrival in enumerate(arrivals):
             try:
                 group.append(waiting(arrival, place, columns))
@@ -174,7 +174,7 @@ class Arrivals(Observer):
         Not those for whom a window must be opened first, by rows of the others; and nobody where
         the schema changed meanwhile, or something else came.
         """
-        lifecycle, (now, came) = self._lifecycle, times
+        lifecycle, (now, came) = self._state, times
         with lifecycle.arrivals:
             self._answer_seen(group, answers)
             door, last = lifecycle.door, lifecycle.last_batch()
@@ -204,11 +204,11 @@ class Arrivals(Observer):
     def _arrival(self, now: int, origin: Origin) -> int:
         """When rows arrive that asked for the time before; rows of a history say it themselves."""
         live = now if origin[1] else self._clock.arrival(now)
-        return self._lifecycle.people.arrival(live)
+        return self._state.people.arrival(live)
 
     def _answer_seen(self, group: Sequence[Waiting], answers: Answers) -> None:
         asked = {each.once for each in group if each.once is not None}
-        seen = self._lifecycle.hot.seen(asked) if asked else {}
+        seen = self._state.hot.seen(asked) if asked else {}
         for each in group:
             if each.once in seen:
                 answers[each.place] = seen[each.once] or other_content()
@@ -218,7 +218,7 @@ class Arrivals(Observer):
     ) -> list[Bundle]:
         """What can be accepted; who has no such row is refused."""
         bundles = []
-        for each in bundled(group, door, latest, self._lifecycle.settings.window_rows):
+        for each in bundled(group, door, latest, self._state.settings.window_rows):
             if isinstance(each, Refusal):
                 refused[each.place] = each.problem
                 continue
@@ -233,8 +233,8 @@ class Arrivals(Observer):
         slots: set[int] = set()
         for bundle in list(bundles):
             try:
-                with self._lifecycle.arrivals:
-                    places = self._lifecycle.place(bundle.found, now)
+                with self._state.arrivals:
+                    places = self._state.place(bundle.found, now)
                 slots.update(slot for slot in places if isinstance(slot, int))
             except StateError as problem:  # more rows than a window has: one arrival's
                 refused |= {member.place: told(problem) for member in bundle.members}
@@ -249,7 +249,7 @@ class Arrivals(Observer):
         origin: Origin,
     ) -> list[Taken]:
         """Take bundles up to the first one that has no window yet; those that were."""
-        commit = Commit(self._lifecycle, *times, answers, self._threads)
+        commit = Commit(self._state, *times, answers, self._threads)
         try:
             for number, bundle in enumerate(bundles, 1):
                 if not commit.add(bundle, last=number == len(bundles)):
@@ -267,14 +267,14 @@ class Arrivals(Observer):
         resume, history = origin
         follows = self._clock.becomes(history=history)
         if follows != self._clock.noted:
-            self._lifecycle.catalogue.note(**{FOLLOWS: follows})
+            self._state.catalogue.note(**{FOLLOWS: follows})
         if resume is not None:
             self._go_on(*resume)
         if self.vault is None:  # one that is attached later is not owed this
-            self._lifecycle.catalogue.note(vaulted=last)
+            self._state.catalogue.note(vaulted=last)
 
     def _go_on(self, key: bytes, before: int, after: int) -> None:
-        catalogue = self._lifecycle.catalogue
+        catalogue = self._state.catalogue
         found = catalogue.imported(key) or 0
         if found > before:
             raise StateError(

@@ -13,7 +13,6 @@ is there is looked after every minute; what was lost is published anew.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,15 +27,14 @@ from pyramidion.storage.cards import card_bytes
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.deletions import LOST, SHARED
+from pyramidion.storage.publications import PLACE, EncryptedPlace, Publications
 from pyramidion.storage.tables import TableStore, tables_at
 from pyramidion.store.access import Access
 from pyramidion.store.change import Also, Change, Erasure, apply
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.shard import Shard, refuse_sharing
 from pyramidion.store.snapshots import Serving
+from pyramidion.store.state import StoreState
 
-ABOUT = "shared"
-"""The fact in the catalogue that says where tables are shared: a URL, encrypted."""
 LOOK = 60_000_000  # microseconds between looks at what is there
 AGAIN = 10_000_000  # and between tries, where that failed
 
@@ -139,17 +137,17 @@ class TablePublisher:
 class Sharing:
     """The tables that a store shares; all but `card` and `status` by the keeper."""
 
-    def __init__(self, store: Lifecycle, serving: Serving) -> None:
+    def __init__(self, store: StoreState, serving: Serving) -> None:
         self._store, self._serving = store, serving
-        self._catalogue = store.catalogue
+        self._publications = Publications(store.catalogue, store.keys)
         self._owner = blake2b(store.secret, digest_size=8, person=b"owner of tables").hexdigest()
         self._tables: TableStore | None = None
         self._published: tuple[Snapshot, Generation] | None = None
         self._problem = ""
         self._next = 0
-        told = self._catalogue.about(ABOUT, "")
-        if told:
-            self._tables = tables_at(self._url(told))
+        place = self._publications.place
+        if place is not None:
+            self._tables = tables_at(self._url(place))
 
     # --- where ------------------------------------------------------------------------
 
@@ -162,37 +160,31 @@ class Sharing:
                 f"this store shares its tables at {self._tables.address}; stop that first"
             )
         key = DataKey.new("where tables are shared")
-        text = b"".join(sealed(key.key, [url.encode()], ABOUT.encode())).hex()
-        with self._catalogue.transaction():
-            former = self._catalogue.about(ABOUT, "")
-            if former:  # the same place, by another user or password
-                self._catalogue.run("DELETE FROM keys WHERE id = ?", json.loads(former)["key"])
-            self._store.keys.add(key)
-            self._catalogue.note(**{ABOUT: json.dumps({"key": key.id, "url": text})})
+        text = b"".join(sealed(key.key, [url.encode()], PLACE.encode()))
+        with self._store.catalogue.transaction():
+            self._publications.set_place(key, text)
         if self._tables is not None:
             self._tables.close()
         self._tables, self._next = tables, 0
         self.advance(now)
         return tables.address
 
-    def _url(self, told: str) -> str:
-        found = json.loads(told)
-        key, data = self._store.keys.get(found["key"]), bytes.fromhex(found["url"])
-        return opened(key, data, ABOUT.encode(), what="where tables are shared").decode()
+    def _url(self, place: EncryptedPlace) -> str:
+        key = self._store.keys.get(place.key)
+        return opened(key, place.url, PLACE.encode(), what="where tables are shared").decode()
 
     def end(self, now: int) -> str:
         """Share no more: destroy the keys, then delete the chunks; where they were."""
         if self._tables is None:
             raise StateError("this store shares no tables, so there is nothing to stop")
-        address, told = self._tables.address, self._catalogue.about(ABOUT, "")
+        address, place = self._tables.address, self._publications.place
         self._published = None
-        if told:  # or the keys are gone already, and deleting failed
-            held = self._catalogue.all("SELECT key FROM shared WHERE key IS NOT NULL")
-            keys = [json.loads(told)["key"], *(row["key"] for row in held)]
+        if place is not None:  # or the keys are gone already, and deleting failed
+            keys = [place.key, *self._publications.keys()]
 
             def forget() -> None:
-                self._catalogue.run("UPDATE shared SET key = NULL")
-                self._catalogue.run("DELETE FROM about WHERE name = ?", ABOUT)
+                self._publications.forget_keys()
+                self._publications.forget_place()
 
             erase = Erasure(SHARED, "shared no more")
             change = Change("unpublish", edits=[Also(forget, keys=keys)], erase=erase)
@@ -206,13 +198,7 @@ class Sharing:
 
     def write(self, at: int) -> Collection[int]:  # noqa: ARG002
         """The keys of published tables that are not current any longer die with every erasure."""
-        stale = (
-            "key IS NOT NULL AND file NOT IN "
-            "(SELECT file FROM arenas WHERE kind = 'complete' AND current = 1)"
-        )
-        keys = [row["key"] for row in self._catalogue.all(f"SELECT key FROM shared WHERE {stale}")]  # noqa: S608
-        self._catalogue.run(f"UPDATE shared SET key = NULL WHERE {stale}")  # noqa: S608
-        return keys
+        return self._publications.forget_stale_keys()
 
     def remember(self) -> None:
         """What is published is looked up in the catalogue."""
@@ -230,8 +216,7 @@ class Sharing:
 
     def _waiting(self) -> list[tuple[str, int]]:
         """Names and chunks of those whose keys are gone."""
-        rows = self._catalogue.all("SELECT name, chunks FROM shared WHERE key IS NULL")
-        return [(row["name"], row["chunks"]) for row in rows]
+        return self._publications.to_delete()
 
     def advance(self, now: int) -> None:
         """Publish what is served and not shared; delete what is shared and not served."""
@@ -265,12 +250,8 @@ class Sharing:
 
     def _known(self, served: Snapshot) -> Generation | None:
         """What was published of the tables that are served."""
-        rows = self._catalogue.all(
-            "SELECT name, key FROM shared WHERE key IS NOT NULL AND file = ? AND layout = ?",
-            self._file(),
-            arena_of(served).layout.fingerprint,
-        )
-        return Generation(rows[0]["name"], self._store.keys.get(rows[0]["key"])) if rows else None
+        found = self._publications.find(self._file(), arena_of(served).layout.fingerprint)
+        return None if found is None else Generation(found[0], self._store.keys.get(found[1]))
 
     def _file(self) -> str:
         return str(self._store.tables.complete_file())
@@ -280,31 +261,20 @@ class Sharing:
         life = None if served.expires is None else (served.expires - now) / 1_000_000
         generation = tables.publish(arena, owner=self._owner, life=life)
         key = DataKey(DataKey.new("").id, "shared tables", generation.key)
-        with self._catalogue.transaction():
-            self._store.keys.add(key)
-            self._catalogue.run(
-                "INSERT INTO shared VALUES (?, ?, ?, ?, ?)",
-                generation.name,
-                key.id,
-                file,
-                arena.layout.fingerprint,
-                Blocks(arena.layout).count,
-            )
+        with self._store.catalogue.transaction():
+            layout, chunks = arena.layout.fingerprint, Blocks(arena.layout).count
+            self._publications.add(generation.name, key, file, layout, chunks)
         return generation
 
     def _lose(self, name: str, now: int) -> None:
         """The table store lost them, or a part: what is left goes, its key first."""
-        key = self._catalogue.one("SELECT key FROM shared WHERE name = ?", name)
-
-        def forget() -> None:
-            self._catalogue.run("UPDATE shared SET key = NULL WHERE name = ?", name)
-
-        edits = [Also(forget, keys=[key])]
+        key = self._publications.key_of(name)
+        edits = [Also(lambda: self._publications.forget_keys(name), keys=[key])]
         apply(self._store, Change("unpublish", edits=edits, erase=Erasure(LOST, "lost")), now)
 
     def _forget_strangers(self, tables: TableStore) -> None:
         """What a crash left before the catalogue knew it: nobody has its key."""
-        known = {row["name"] for row in self._catalogue.all("SELECT name FROM shared")}
+        known = self._publications.names()
         for name, chunks in tables.names().items():
             if name.startswith(f"{self._owner}.") and name not in known:
                 tables.delete(name, chunks)
@@ -312,7 +282,7 @@ class Sharing:
     def _delete(self) -> None:
         for name, chunks in self._waiting():
             self._connected().delete(name, chunks)
-            self._catalogue.run("DELETE FROM shared WHERE name = ? AND key IS NULL", name)
+            self._publications.delete(name)
 
     # --- what is told -------------------------------------------------------------------
 

@@ -57,24 +57,22 @@ from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
 from pyramidion.storage.data_keys import DataKey
 from pyramidion.storage.home import Home, Registration
 from pyramidion.storage.hot import Receipt
-from pyramidion.storage.keys import holder_at
-from pyramidion.storage.outbox import Pending, Untold
+from pyramidion.storage.key_holders import holder_at
+from pyramidion.storage.outbox import AuditOutbox, PendingEntry
 from pyramidion.storage.spells import FACT, NONE
 from pyramidion.storage.tables import tables_at
 from pyramidion.store.access import Access
 from pyramidion.store.admin import Admin
 from pyramidion.store.backup import copied_back, take_over
+from pyramidion.store.bins_and_weights import Reading
 from pyramidion.store.bulk import Bulk
 from pyramidion.store.clocks import ALARM, FOLLOWS, Alarm, Clock, ClockStatus, StoreClock
 from pyramidion.store.erase_person import PersonErasure, erase_person
 from pyramidion.store.exposure import Component, Exposure, exposure_of, interval
 from pyramidion.store.groups import Groups
-from pyramidion.store.lifecycle import ForgetPeople, Lifecycle
 from pyramidion.store.model_scores import Measures
 from pyramidion.store.models import Models
 from pyramidion.store.observe import Arrival, Arrivals, Resume
-from pyramidion.store.open_window import WindowOpener
-from pyramidion.store.private_statistics import Reading
 from pyramidion.store.publish import Sharing, TablePublisher
 from pyramidion.store.recovery import recover
 from pyramidion.store.replay import rolled
@@ -85,14 +83,16 @@ from pyramidion.store.shard import WHERE as MEETING
 from pyramidion.store.shard import Shard, founded, joining, refuse_sharing, refuse_unsharded
 from pyramidion.store.shards import Shards, StreamShards
 from pyramidion.store.snapshots import Serving
+from pyramidion.store.state import ForgetPeople, StoreState
 from pyramidion.store.status import Status, status_of
 from pyramidion.store.timekeeping import Timekeeping
 from pyramidion.store.training import Training
 from pyramidion.store.vaulting import ABOUT, facts_of, opened_vault
+from pyramidion.store.window_opener import WindowOpener
 from pyramidion.workers import CLOSED, Threads, emptied
 
 if TYPE_CHECKING:
-    from pyramidion.vault.keys import PublicKey
+    from pyramidion.vault.key_pairs import PublicKey
     from pyramidion.vault.vault import Vault
 
 Announce = Callable[[Due], None]
@@ -144,30 +144,30 @@ class Pyramid:
         self._time = StoreClock(clock, latest=latest, follows=follows, alarm=alarm)
         schema = Schema.from_toml(home.catalogue.about("schema"))
         settings = Settings.from_dict(json.loads(home.catalogue.about("settings")))
-        self._lifecycle = Lifecycle(
+        self._state = StoreState(
             home.path, home.catalogue, home.keys, schema, settings, self._time.present
         )
-        recover(self._lifecycle)
-        self._shards = Shards.of(self._lifecycle)
+        recover(self._state)
+        self._shards = Shards.of(self._state)
         cores = os.cpu_count() or 1
-        self._selecting = Selecting(self._lifecycle, threads=cores)
-        self._opener = WindowOpener(self._lifecycle, Reading(self._lifecycle), self._selecting)
-        self._schedule = Schedule(self._lifecycle, self._opener)
-        self._serving = Serving(self._lifecycle, threads=cores)
-        self._sharing = Sharing(self._lifecycle, self._serving)
-        self._training = Training(self._lifecycle, self._serving)
+        self._selecting = Selecting(self._state, threads=cores)
+        self._opener = WindowOpener(self._state, Reading(self._state), self._selecting)
+        self._schedule = Schedule(self._state, self._opener)
+        self._serving = Serving(self._state, threads=cores)
+        self._sharing = Sharing(self._state, self._serving)
+        self._training = Training(self._state, self._serving)
         self._measures = Measures(self._training, self._serving)
         self._arrivals = Arrivals(
-            self._lifecycle, self._opener, self._time, cores, self._training.learn
+            self._state, self._opener, self._time, cores, self._training.learn
         )
-        self._lifecycle.observers = (
-            ForgetPeople(self._lifecycle),
+        self._state.observers = (
+            ForgetPeople(self._state),
             *([] if self._shards is None else [self._shards]),  # the sum that is served, first
             self._arrivals,  # the vault seals rows before anything is lost
             self._serving,  # snapshots of these tables; training sets expire
             self._training,  # models learn from the new snapshot
         )
-        self._lifecycle.with_erasures = (self._sharing,)
+        self._state.with_erasures = (self._sharing,)
         self._threads = Threads()
         self._looked = 0
         self._still = True
@@ -175,8 +175,8 @@ class Pyramid:
         self._closed = self._released = False
         self._closing = threading.Lock()
         self._audit_log = AuditLog(home.path / AUDIT_LOG)
-        self._untold = Untold(home.catalogue, self._audit_log)
-        self._timekeeping = Timekeeping(self._lifecycle, self._time, self._untold)
+        self._outbox = AuditOutbox(home.catalogue, self._audit_log)
+        self._timekeeping = Timekeeping(self._state, self._time, self._outbox)
         self._vault: Vault | None = None
         if home.catalogue.about(ABOUT, ""):
             self._open_vault()
@@ -204,7 +204,7 @@ class Pyramid:
         `publisher`. A ``shard`` is the first of a new stream, which others `join`.
         """
         refuse_unsharded(settings, shard)
-        Lifecycle.refuse_unusable(schema, settings)
+        StoreState.refuse_unusable(schema, settings)
         if tables is not None:
             refuse_sharing(shard)
             tables_at(tables).names()  # or there is no store either
@@ -304,10 +304,10 @@ class Pyramid:
             now = pyramid._now()
             if home.is_copy:
                 pyramid._audit_log.append("store.restored", pyramid._time.present())
-                take_over(pyramid._lifecycle, now)
+                take_over(pyramid._state, now)
             log, present = pyramid._audit_log, pyramid._time.present()
-            _begin_log(pyramid._lifecycle, log, begun, present)
-            pyramid._untold.make_up()
+            _begin_log(pyramid._state, log, begun, present)
+            pyramid._outbox.make_up()
             home.settled(present)
             pyramid._begin(train=train, advance=advance, announce=announce)
         except BaseException:
@@ -349,7 +349,7 @@ class Pyramid:
                     self._arrivals.close()
             finally:  # a full disk must not keep the store locked
                 self._audit_log.close()
-                self._lifecycle.close()
+                self._state.close()
                 self._home.close()
                 self._released = True
 
@@ -379,17 +379,17 @@ class Pyramid:
     @property
     def schema(self) -> Schema:
         """What an observation is; groups come and go."""
-        return self._lifecycle.schema
+        return self._state.schema
 
     @property
     def settings(self) -> Settings:
         """The knobs, fixed when the store was made."""
-        return self._lifecycle.settings
+        return self._state.settings
 
     @property
     def keyed_by(self) -> str:
         """By what it knows values of open features: their "text"; in older stores their "type"."""
-        return self._lifecycle.keyed_by
+        return self._state.keyed_by
 
     # --- by subject ------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class Pyramid:
     @property
     def groups(self) -> Groups:
         """Features that are counted together: which there are, and how they come and go."""
-        return Groups(self._access, self._lifecycle, self._selecting, self._settle_elsewhere)
+        return Groups(self._access, self._state, self._selecting, self._settle_elsewhere)
 
     @property
     def publisher(self) -> TablePublisher:
@@ -433,7 +433,7 @@ class Pyramid:
         return Admin(
             self._access,
             home=self._home,
-            lifecycle=self._lifecycle,
+            lifecycle=self._state,
             opener=self._opener,
             schedule=self._schedule,
             timekeeping=self._timekeeping,
@@ -447,7 +447,7 @@ class Pyramid:
     @property
     def _access(self) -> Access:
         present, check_open = self._time.present, self._usable
-        return Access(self._threads, self._untold, present, check_open, self._now, self._keep)
+        return Access(self._threads, self._outbox, present, check_open, self._now, self._keep)
 
     def _wake(self) -> None:
         """Let background work seal and erase what is due from now on."""
@@ -535,7 +535,7 @@ class Pyramid:
 
             return self._threads.take(taken)
 
-        rolling = self._lifecycle, history, take, self._schedule, self._advance, present
+        rolling = self._state, history, take, self._schedule, self._advance, present
 
         def receipts() -> Iterator[Receipt]:
             with self._training.sleeping():
@@ -552,7 +552,7 @@ class Pyramid:
         """
         self._usable()
         self._refuse_alarm()
-        return Bulk(self._lifecycle, self._threads.move, self._now, key)
+        return Bulk(self._state, self._threads.move, self._now, key)
 
     # --- time passes ---------------------------------------------------------------
 
@@ -592,7 +592,7 @@ class Pyramid:
         self._home.catalogue.health.refuse()
         self._training.trained.clear()
         self._timekeeping.note(again=True)
-        self._untold.make_up()
+        self._outbox.make_up()
         held = self._time.alarm is not None
         done = self._schedule.advance(now, held=held)
         if not held:
@@ -638,8 +638,8 @@ class Pyramid:
     # --- the vault -----------------------------------------------------------------
 
     def _open_vault(self) -> Vault:
-        path, log = self._home.path, self._untold
-        self._vault = self._arrivals.vault = opened_vault(self._lifecycle, path, log, self._now)
+        path, log = self._home.path, self._outbox
+        self._vault = self._arrivals.vault = opened_vault(self._state, path, log, self._now)
         return self._vault
 
     def _settle_vault(self) -> None:
@@ -654,7 +654,7 @@ class Pyramid:
         self._usable()
         now = self._now()
         if self._still:
-            self._refuse_past(self._lifecycle.past(now), "window")
+            self._refuse_past(self._state.past(now), "window")
         elif now >= self._looked + OFTEN:
             self._looked = now
             self._keep(now)
@@ -672,7 +672,7 @@ class Pyramid:
     def _refuse_past_rows(self) -> None:
         """Raise where hot rows past their time would be read."""
         if self._still:
-            self._refuse_past(self._lifecycle.hot.leaving(self._now()), "hot step")
+            self._refuse_past(self._state.hot.leaving(self._now()), "hot step")
 
     def as_of(self, moment: object) -> Snapshot:
         """The tables of sealed windows that had ended by a moment: seconds, a date or ISO text.
@@ -765,8 +765,8 @@ class Pyramid:
         self._usable()
         now = self._now()
 
-        def done(entry: Pending) -> PersonErasure:
-            erasure = erase_person(self._lifecycle, person, why, now, entry)
+        def done(entry: PendingEntry) -> PersonErasure:
+            erasure = erase_person(self._state, person, why, now, entry)
             self._settle_vault()
             self._training.catch_up(now)
             return erasure
@@ -781,7 +781,7 @@ class Pyramid:
     def ledger(self) -> Ledger:
         """What each window has spent."""
         self._usable()
-        return self._lifecycle.ledger
+        return self._state.ledger
 
     @property
     def audit_log(self) -> AuditLog:
@@ -797,7 +797,7 @@ class Pyramid:
         shard = None if self._shards is None else self._shards.status()
         shared, due = self._sharing.status(), self._due(now)
         clock, path = self._time.status(), self._home.path
-        return status_of(path, self._lifecycle, now, due, clock, vault, shard, shared)
+        return status_of(path, self._state, now, due, clock, vault, shard, shared)
 
     def exposure(self, start: object, stop: object, *, component: Component = "store") -> Exposure:
         """What an intruder from start to stop could read of the store, an edge or the tables.
@@ -809,7 +809,7 @@ class Pyramid:
         now = self._time.present()
         first, last = interval(start, stop, now)
         entries = self._audit_log.entries()
-        return exposure_of(self._lifecycle, first, last, component, now, log=entries)
+        return exposure_of(self._state, first, last, component, now, log=entries)
 
     # --- copies ----------------------------------------------------------------------
 
@@ -834,7 +834,7 @@ class Pyramid:
         return cls._opened(home, clock, announce=announce)
 
 
-def _begin_log(store: Lifecycle, log: AuditLog, kind: str, now: int) -> None:
+def _begin_log(store: StoreState, log: AuditLog, kind: str, now: int) -> None:
     """Have the log and the catalogue know each other; an entry tells where the log is a new one.
 
     Its ``former`` is the fingerprint of the log that the store had, if it had one: that is gone.

@@ -28,7 +28,7 @@ from pyramidion.storage.table_files import COMPLETE, sealed_tables
 from pyramidion.storage.table_sets import window_id
 from pyramidion.store.change import Change, Edit, Erasure, Served, apply
 from pyramidion.store.hot_rows import HotRows
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import complete_file
 
 PURPOSE = "rebuild"
@@ -48,7 +48,7 @@ class Rebuild:
 
 
 def rebuild(
-    store: Lifecycle,
+    store: StoreState,
     window: int,
     rows: Any,
     share: Fraction | int,
@@ -80,7 +80,7 @@ def rebuild(
 # --- its rows ----------------------------------------------------------------------------
 
 
-def _taken(store: Lifecycle, window: int, now: int) -> int:
+def _taken(store: StoreState, window: int, now: int) -> int:
     """The rows that a window took; refuses one that is not sealed, or past its time."""
     row = store.sets.row(window_id(window))
     if row is None:
@@ -95,7 +95,7 @@ def _taken(store: Lifecycle, window: int, now: int) -> int:
     return int(row["rows"])
 
 
-def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
+def _hot_rows(store: StoreState, window: int, taken: int) -> Read:
     """The rows of a window that are hot; refuses unless all are."""
     hot = HotRows(store)
     if hot.totals.get(window, 0) < taken:
@@ -107,7 +107,7 @@ def _hot_rows(store: Lifecycle, window: int, taken: int) -> Read:
     return lambda: hot.of([window])
 
 
-def _given(store: Lifecycle, window: int, rows: Any, taken: int) -> Read:
+def _given(store: StoreState, window: int, rows: Any, taken: int) -> Read:
     """Rows from outside, judged as those that arrive are; refuses unless they are as many.
 
     When each came is not known, so of a person as many count as the noise of a window hides.
@@ -137,7 +137,7 @@ def _place_of_each(units: Keys) -> NDArray[np.int64]:
 # --- its tables ----------------------------------------------------------------------------
 
 
-def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[TableDesign, Fraction]:
+def _birth(store: StoreState, window: int, share: Fraction | int) -> tuple[TableDesign, Fraction]:
     """The window's tables at what a rebuild may cost, divided as at its birth; and that cost."""
     if isinstance(share, bool) or not isinstance(share, int | Fraction) or not 0 < share <= 1:
         raise PrivacyError(
@@ -160,7 +160,7 @@ def _birth(store: Lifecycle, window: int, share: Fraction | int) -> tuple[TableD
     return store.births.of(window, encoder.schema, encoder).again(parts), Fraction(amount)
 
 
-def _counted(store: Lifecycle, birth: TableDesign, read: Read) -> Arena:
+def _counted(store: StoreState, birth: TableDesign, read: Read) -> Arena:
     """Noise first, then the rows."""
     arena = birth.arena()
     encoder = store.encoder_of(arena)
@@ -170,7 +170,7 @@ def _counted(store: Lifecycle, birth: TableDesign, read: Read) -> Arena:
     return arena
 
 
-def plan_rebuild(store: Lifecycle, window: int, arena: Arena, why: str, entry: Edit) -> Change:
+def plan_rebuild(store: StoreState, window: int, arena: Arena, why: str, entry: Edit) -> Change:
     """Plan to put new tables in the place of the old ones, whose keys die."""
     served = Served(*store.tables.total(sets={window_id(window): arena}))
     return Change(

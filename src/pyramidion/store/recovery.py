@@ -16,15 +16,16 @@ import numpy as np
 
 from pyramidion.errors import FormatError, KeyHolderError, StorageError
 from pyramidion.storage import records
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.spells import end_replays
 from pyramidion.storage.table_files import COMPLETE
 from pyramidion.storage.table_sets import SetId
 from pyramidion.store.change import Also, Change, Served, apply
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 
-def recover(store: Lifecycle) -> None:
+def recover(store: StoreState) -> None:
     """Bring a store to where it was when it ended, however it ended."""
     apply(store, plan_recovery(store), store.present())
     _load_complete(store)
@@ -32,17 +33,17 @@ def recover(store: Lifecycle) -> None:
         owner = SetId(row["level"], row["number"])
         store.adopt(owner, store.tables.of(row), row["after"])
     _replay(store)
-    store.forget_people(int(store.catalogue.one("SELECT max(at) FROM deletions") or 0))
+    store.forget_people(store.catalogue.last_deletion() or 0)
     recall(store)
 
 
-def plan_recovery(store: Lifecycle) -> Change:
+def plan_recovery(store: StoreState) -> Change:
     """Plan to drop table sets that were charged and not born, and to end replays of the past."""
     end = Also(lambda: end_replays(store.catalogue, store.present()))
     return Change("recover", states=dict.fromkeys(store.sets.opening(), "erased"), edits=[end])
 
 
-def _load_complete(store: Lifecycle) -> None:
+def _load_complete(store: StoreState) -> None:
     """The complete tables; where their file is damaged, what it was made of, free of charge."""
     rows = sum(row["rows"] for row in store.tables.windows())
     try:
@@ -59,7 +60,7 @@ def _load_complete(store: Lifecycle) -> None:
     apply(store, Change("recover", write=write, served=Served(complete, lacking)), store.present())
 
 
-def _replay(store: Lifecycle) -> None:
+def _replay(store: StoreState) -> None:
     """Count the rows that the checkpoints lack: the same noise, each row once."""
     after: dict[int, int] = {}
     for tables in store.open_sets.all():
@@ -82,7 +83,7 @@ def _replay(store: Lifecycle) -> None:
             start += rows
 
 
-def _names_by_window(store: Lifecycle) -> dict[int, Collection[str]]:
+def _names_by_window(store: StoreState) -> dict[int, Collection[str]]:
     """The tables of each window, sealed or populating."""
     sealed: dict[int, Collection[str]] = {
         row["window"]: store.tables.names(row) for row in store.tables.windows()
@@ -90,9 +91,9 @@ def _names_by_window(store: Lifecycle) -> dict[int, Collection[str]]:
     return sealed | {w.number: w.arena.layout.index for w in store.open_sets.windows()}
 
 
-def recall(store: Lifecycle) -> None:
+def recall(store: StoreState) -> None:
     """Count the people of the running block again: their rows are hot, or they were erased."""
-    arrived = store.catalogue.all("SELECT number, arrived FROM batches")
+    arrived = Batches(store.catalogue).all()
     running = {row["number"] for row in arrived if store.people.is_running(row["arrived"])}
     for number, table, _ in store.hot.batches(lambda number, _: number in running):
         counted = store.hot.counted(number)

@@ -20,7 +20,7 @@ from pyramidion.storage.deletions import DAMAGED
 from pyramidion.storage.table_files import COMPLETE, sealed_tables
 from pyramidion.storage.table_sets import SetId, window_id
 from pyramidion.store.change import Change, Erasure, Served, apply
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 NOT_THE_SUM = "the complete tables are not the sum of the sealed windows"
 CANNOT_BE_READ = "could not be read"
@@ -39,13 +39,13 @@ class Damage:
     node: int | None = None
 
 
-def verify(store: Lifecycle) -> list[Damage]:
+def verify(store: StoreState) -> list[Damage]:
     """Read every file; what cannot be read, does not authenticate or does not add up."""
     with store.moves:
         return [*_catalogue(store), *_tables(store), *_hot(store)]
 
 
-def _catalogue(store: Lifecycle) -> Iterator[Damage]:
+def _catalogue(store: StoreState) -> Iterator[Damage]:
     try:
         changed = store.pins.changed()
     except KeyHolderError:
@@ -57,7 +57,7 @@ def _catalogue(store: Lifecycle) -> Iterator[Damage]:
         yield Damage("catalogue", None, f"changed from outside: {fact}")
 
 
-def _tables(store: Lifecycle) -> Iterator[Damage]:
+def _tables(store: StoreState) -> Iterator[Damage]:
     for row in store.tables.current("sealed", "checkpoint", "complete"):
         why = _problem(store, row)
         if why:
@@ -72,7 +72,7 @@ def _tables(store: Lifecycle) -> Iterator[Damage]:
         yield Damage("complete", None, NOT_THE_SUM)
 
 
-def _problem(store: Lifecycle, row: sqlite3.Row) -> str:
+def _problem(store: StoreState, row: sqlite3.Row) -> str:
     try:
         found = store.tables.checked(row) if row["kind"] == "sealed" else store.tables.of(row)
     except KeyHolderError:
@@ -97,14 +97,14 @@ def _same(one: Arena | None, other: Arena | None) -> bool:
     )
 
 
-def _hot(store: Lifecycle) -> Iterator[Damage]:
+def _hot(store: StoreState) -> Iterator[Damage]:
     for number, problem in store.hot.damaged():
         if isinstance(problem, KeyHolderError):
             raise problem
         yield Damage("hot", None, f"batch {number}: {problem}")
 
 
-def mend(store: Lifecycle, now: int) -> list[Damage]:
+def mend(store: StoreState, now: int) -> list[Damage]:
     """Write complete tables and one sealed window anew from what is sound, free; what was mended.
 
     Where more than one sealed window is damaged they cannot be told apart.
@@ -133,7 +133,7 @@ def mend(store: Lifecycle, now: int) -> list[Damage]:
         return damaged
 
 
-def plan_mend(store: Lifecycle, lost: Collection[int], nodes: Collection[SetId]) -> Change:
+def plan_mend(store: StoreState, lost: Collection[int], nodes: Collection[SetId]) -> Change:
     """Plan to write damaged tables again.
 
     A window that is lost is what the complete tables have and the other windows have not. A node

@@ -21,16 +21,16 @@ from pyramidion.privacy.contributions import blocks_of
 from pyramidion.rows.history import Replay
 from pyramidion.rows.observations import types_for
 from pyramidion.storage.hot import Receipt
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.observe import Resume
 from pyramidion.store.schedule import Advance, Schedule
+from pyramidion.store.state import StoreState
 
 Take = Callable[[Any, int, Resume], Receipt]
 """Observes a piece at a time of the clock."""
 
 
 def rolled(
-    lifecycle: Lifecycle,
+    lifecycle: StoreState,
     history: Replay,
     take: Take,
     schedule: Schedule,
@@ -57,18 +57,18 @@ def rolled(
     advance(now)
 
 
-def taken(lifecycle: Lifecycle, history: Replay) -> int:
+def taken(lifecycle: StoreState, history: Replay) -> int:
     """How many rows of a history earlier calls have observed."""
     key = _key(lifecycle, history)
     return lifecycle.catalogue.imported(key) or 0
 
 
-def _key(lifecycle: Lifecycle, history: Replay) -> bytes:
+def _key(lifecycle: StoreState, history: Replay) -> bytes:
     return lifecycle.names.of(history.fingerprint)
 
 
 def _cuts(
-    lifecycle: Lifecycle, history: Replay, times: NDArray[np.int64] | None, rows: int
+    lifecycle: StoreState, history: Replay, times: NDArray[np.int64] | None, rows: int
 ) -> list[int]:
     """Where the pieces of a chunk end."""
     settings = lifecycle.settings

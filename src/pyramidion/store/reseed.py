@@ -23,9 +23,9 @@ from pyramidion.storage.hot import HotWindow, Step
 from pyramidion.storage.table_files import sealed_tables
 from pyramidion.storage.table_sets import SetId, State
 from pyramidion.store.change import Change, Edit, Erasure, apply
-from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.open_window import WindowOpener
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import close_set, complete_file, summed
+from pyramidion.store.window_opener import WindowOpener
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Reseed:
     opened: int
 
 
-def reseed(store: Lifecycle, opener: WindowOpener, why: str, now: int, entry: Edit) -> Reseed:
+def reseed(store: StoreState, opener: WindowOpener, why: str, now: int, entry: Edit) -> Reseed:
     """End all populating windows and open one on fresh noise; doing it again is harmless.
 
     The ``entry`` for the audit log is committed with the erasure.
@@ -50,7 +50,7 @@ def reseed(store: Lifecycle, opener: WindowOpener, why: str, now: int, entry: Ed
 
 
 def end_windows(
-    store: Lifecycle, why: str, now: int, edits: Sequence[Edit] = ()
+    store: StoreState, why: str, now: int, edits: Sequence[Edit] = ()
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """End all populating windows, nodes and hot steps in one erasure: those sealed, and dropped."""
     with store.moves:
@@ -63,7 +63,7 @@ def end_windows(
         return full, tuple(window.number for window in windows if not window.arena.rows)
 
 
-def _close_all(store: Lifecycle, now: int) -> list[Step]:
+def _close_all(store: StoreState, now: int) -> list[Step]:
     """Have no window, node or hot step take another row; the steps."""
     with store.arrivals:
         for tables in store.open_sets.all():
@@ -93,7 +93,7 @@ class Close:
 
 
 def plan_end(
-    store: Lifecycle, steps: Sequence[Step], why: str, edits: Sequence[Edit] = ()
+    store: StoreState, steps: Sequence[Step], why: str, edits: Sequence[Edit] = ()
 ) -> Change:
     """Plan to seal every closed table set that has rows and to drop the others, in one erasure.
 
@@ -121,7 +121,7 @@ def plan_end(
     )
 
 
-def _slot(store: Lifecycle, now: int) -> int:
+def _slot(store: StoreState, now: int) -> int:
     """The slot of now; if windows are cut by rows, the one after all others."""
     slots = store.open_sets.slots
     if slots is not None:

@@ -14,12 +14,12 @@ from functools import partial
 from pyramidion.errors import FormatError, PyramidionError, StorageError
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import Step
-from pyramidion.store.bins import drop_bins, superseded
 from pyramidion.store.change import apply
 from pyramidion.store.group_trials import drop_failed, drop_orphans
-from pyramidion.store.lifecycle import Leaving, Lifecycle, call_all
-from pyramidion.store.open_window import WindowOpener
+from pyramidion.store.state import Leaving, StoreState, call_all
+from pyramidion.store.superseded_bins import drop_bins, superseded
 from pyramidion.store.transitions import checkpoint_tables, nodes_over, plan_expire, retire, seal
+from pyramidion.store.window_opener import WindowOpener
 from pyramidion.store.windows import TableSet
 
 
@@ -64,7 +64,7 @@ class Due:
 class Schedule:
     """Does what is due in one store."""
 
-    def __init__(self, store: Lifecycle, opener: WindowOpener) -> None:
+    def __init__(self, store: StoreState, opener: WindowOpener) -> None:
         self._store, self._opener = store, opener
 
     def is_due(self, now: int, *, held: bool = False) -> bool:

@@ -21,7 +21,7 @@ from pyramidion.privacy.selection import Wanted, select
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.readings import Purpose
 from pyramidion.store.hot_rows import HotRows
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 PURPOSE: Purpose = "selection"
 TOLD = "groups were chosen"
@@ -42,7 +42,7 @@ class Selection:
 class Selecting:
     """Chooses groups when asked to, and by itself where `selection_every` says so."""
 
-    def __init__(self, store: Lifecycle, threads: int = 1) -> None:
+    def __init__(self, store: StoreState, threads: int = 1) -> None:
         self._store = store
         self._threads = threads
 

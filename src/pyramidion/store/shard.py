@@ -15,7 +15,7 @@ from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import opened, sealed
 from pyramidion.storage.data_keys import DataKey, DataKeys
 from pyramidion.storage.home import Registration
-from pyramidion.storage.keys import FileHolder, holder_at
+from pyramidion.storage.key_holders import FileHolder, holder_at
 from pyramidion.storage.pins import Pins
 from pyramidion.storage.roster import Roster, checked_word
 from pyramidion.storage.tables import FileTables, tables_at

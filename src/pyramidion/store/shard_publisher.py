@@ -42,8 +42,8 @@ from pyramidion.storage.manifests import Laid, Manifest, Told
 from pyramidion.storage.roster import Entries, Held, Roster, SharedWindow
 from pyramidion.storage.table_sets import window_id
 from pyramidion.storage.tables import TableStore
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.shard import Shard
+from pyramidion.store.state import StoreState
 
 AWAY = (StorageError, UnreachableError, FormatError, ExpiredError)
 """What a table store that is down, full, emptied or tampered with raises."""
@@ -55,7 +55,7 @@ SILENT = 2 * BEAT  # and after which a shard that told nothing is not counted as
 class Giving:
     """Publishes the sealed windows of one shard."""
 
-    def __init__(self, store: Lifecycle, shard: Shard, roster: Roster, tables: TableStore) -> None:
+    def __init__(self, store: StoreState, shard: Shard, roster: Roster, tables: TableStore) -> None:
         self._store = store
         self._shard = shard
         self._roster, self._tables = roster, tables

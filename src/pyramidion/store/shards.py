@@ -26,20 +26,20 @@ from pyramidion.counts.layout import PRIOR
 from pyramidion.errors import ExpiredError, PyramidionError, StateError
 from pyramidion.storage import manifests
 from pyramidion.storage.manifests import Manifest, Told
-from pyramidion.storage.outbox import Pending
+from pyramidion.storage.outbox import PendingEntry
 from pyramidion.storage.roster import Entries, Held
 from pyramidion.storage.tables import tables_at
 from pyramidion.store.access import Access
-from pyramidion.store.lifecycle import (
+from pyramidion.store.shard import Shard
+from pyramidion.store.shard_publisher import AWAY, Giving
+from pyramidion.store.state import (
     Leaving,
-    Lifecycle,
     Observer,
+    StoreState,
     StreamSum,
     call_all,
     raise_first,
 )
-from pyramidion.store.shard import Shard
-from pyramidion.store.shard_publisher import AWAY, Giving
 
 LOOK = 5_000_000  # microseconds between looks at what the others have told
 NOTHING = StreamSum(None, frozenset(), None)
@@ -131,7 +131,7 @@ class StreamShards:
             raise StateError("this store is no shard of a stream; there is none to remove")
         shards, now = self._shards, self._access.now()
 
-        def remove(_: Pending) -> None:
+        def remove(_: PendingEntry) -> None:
             shards.remove(name)
             self._exchange(now)
 
@@ -141,7 +141,7 @@ class StreamShards:
 class Shards(Observer):
     """The sum of a stream, as one of its shards has it. The keeper calls it."""
 
-    def __init__(self, store: Lifecycle, shard: Shard) -> None:
+    def __init__(self, store: StoreState, shard: Shard) -> None:
         self._store = store
         self.shard = shard
         self._roster, self._tables = shard.roster, tables_at(shard.tables)
@@ -162,7 +162,7 @@ class Shards(Observer):
         store.stream = NOTHING
 
     @classmethod
-    def of(cls, store: Lifecycle) -> Shards | None:
+    def of(cls, store: StoreState) -> Shards | None:
         """The shard that a store is, if it is one."""
         shard = Shard.recorded(store.catalogue, store.keys, store.secret, store.pins)
         return None if shard is None else cls(store, shard)

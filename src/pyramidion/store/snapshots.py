@@ -21,8 +21,8 @@ from pyramidion.learn.workload import Workload
 from pyramidion.rows.observations import Door
 from pyramidion.storage import records
 from pyramidion.storage.hot import Step
-from pyramidion.store.bins import in_bins, served
-from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
+from pyramidion.store.state import Leaving, Observer, StoreState
+from pyramidion.store.superseded_bins import in_bins, served
 
 
 class Perishable(Protocol):
@@ -32,14 +32,14 @@ class Perishable(Protocol):
         """Answer no more."""
 
 
-def complete_tables(store: Lifecycle) -> Arena | None:
+def complete_tables(store: StoreState) -> Arena | None:
     """The complete tables that are served: of those in bins of several times, one; or None."""
     if store.served is None:
         return None
     return in_bins(store.served, store.schema, served(store) if store.schema.moving else 0)
 
 
-def guarantee(store: Lifecycle) -> Guarantee | None:
+def guarantee(store: StoreState) -> Guarantee | None:
     """What the complete tables promise; None while there are none."""
     tables = store.served
     if tables is None:
@@ -51,7 +51,7 @@ def guarantee(store: Lifecycle) -> Guarantee | None:
     return replace(store.birth(1).guarantee(windows), unit=store.people.unit)
 
 
-def snapshot(store: Lifecycle) -> Snapshot | None:
+def snapshot(store: StoreState) -> Snapshot | None:
     """The complete tables, ready to featurize; None while there are none."""
     arena, promise = complete_tables(store), guarantee(store)
     if arena is None or promise is None or not store.published:
@@ -60,13 +60,13 @@ def snapshot(store: Lifecycle) -> Snapshot | None:
     return Snapshot(_door(store, arena), arena, promise, source=store.served, expires=expires)
 
 
-def _door(store: Lifecycle, arena: Arena) -> Door:
+def _door(store: StoreState, arena: Arena) -> Door:
     """Makes the keys of some tables, in their bins."""
     schema = store.schema.only(arena.layout.index).cut(store.readings.cuts(arena.layout.read))
     return Door(schema, store.settings, store.secret, store.keyed_by)
 
 
-def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
+def snapshot_as_of(store: StoreState, moment: int) -> Snapshot:
     """The tables of the sealed windows that had ended by a moment; sums of what is paid for."""
     if store.stream is not None:
         raise StateError(
@@ -91,7 +91,7 @@ def snapshot_as_of(store: Lifecycle, moment: int) -> Snapshot:
 class Serving(Observer):
     """The snapshot that is served now, and all that was handed out."""
 
-    def __init__(self, store: Lifecycle, threads: int) -> None:
+    def __init__(self, store: StoreState, threads: int) -> None:
         self._store = store
         self._threads = threads
         self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()

@@ -12,8 +12,8 @@ from pyramidion.counts.guarantee import Guarantee
 from pyramidion.storage.deletions import Kind
 from pyramidion.storage.table_sets import SetId
 from pyramidion.store.clocks import ClockStatus
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.snapshots import guarantee
+from pyramidion.store.state import StoreState
 
 if TYPE_CHECKING:
     from pyramidion.store.publish import SharedStatus
@@ -179,7 +179,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _nodes(lifecycle: Lifecycle) -> tuple[NodeStatus, ...]:
+def _nodes(lifecycle: StoreState) -> tuple[NodeStatus, ...]:
     """The nodes that are populating or sealed, in order."""
     members = lifecycle.sets.members()
     return tuple(
@@ -195,7 +195,7 @@ def _nodes(lifecycle: Lifecycle) -> tuple[NodeStatus, ...]:
 
 def status_of(
     path: Path,
-    lifecycle: Lifecycle,
+    lifecycle: StoreState,
     now: int,
     due: bool,
     clock: ClockStatus,
@@ -212,7 +212,7 @@ def status_of(
     ]
     spent = None if lifecycle.people.unit is None else lifecycle.ledger.report()
     behind = lifecycle.tables.behind(lifecycle.lacking)
-    deletions = catalogue.all("SELECT what, why, holder, at, done, kind FROM deletions ORDER BY id")
+    deletions = catalogue.deletions()
     return Status(
         path=str(path),
         at=now,
@@ -225,7 +225,10 @@ def status_of(
             TableStatus(t.name, t.kind, t.rows, t.width, behind.get(t.name, 0), t.variance**0.5)
             for t in (() if complete is None else complete.layout.tables)
         ),
-        deletions=tuple(Deletion(*row) for row in deletions),
+        deletions=tuple(
+            Deletion(row["what"], row["why"], row["holder"], row["at"], row["done"], row["kind"])
+            for row in deletions
+        ),
         guarantee=guarantee(lifecycle),
         bytes=_bytes(path),
         due=due,

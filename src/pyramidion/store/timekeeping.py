@@ -25,15 +25,16 @@ from typing import NamedTuple
 
 from pyramidion.counts.windows import Slots
 from pyramidion.errors import StateError, StorageError
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.hot import Step
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import AuditOutbox
 from pyramidion.storage.spells import doubted
 from pyramidion.store.change import Also
 from pyramidion.store.clocks import ALARM, FOLLOWS, LIMIT, SECOND, Alarm, StoreClock
 from pyramidion.store.contributions import People
-from pyramidion.store.lifecycle import Lifecycle, call_all, raise_first
 from pyramidion.store.recovery import recall
 from pyramidion.store.reseed import end_windows
+from pyramidion.store.state import StoreState, call_all, raise_first
 from pyramidion.store.windows import NEVER
 
 FAR = 1 << 62
@@ -56,7 +57,7 @@ class Move(NamedTuple):
 class Timekeeping:
     """Keeps what one store knows of its clocks."""
 
-    def __init__(self, store: Lifecycle, clock: StoreClock, log: Untold) -> None:
+    def __init__(self, store: StoreState, clock: StoreClock, log: AuditOutbox) -> None:
         self._store, self._clock, self._log = store, clock, log
         self._noted = False
         if clock.alarm is not None:
@@ -94,7 +95,7 @@ class Timekeeping:
         own = self._clock.present()
         with self._store.moves, self._store.arrivals:
             with self._store.catalogue.transaction():
-                self._store.catalogue.run("DELETE FROM about WHERE name = ?", ALARM)
+                self._store.catalogue.forget(ALARM)
                 self._log.note("clock.corrected", own, why=why)
             self._clock.correct()
             self._release()
@@ -122,7 +123,9 @@ class Timekeeping:
             end_windows(self._store, why, move.now, [confirmed])
         else:
             with self._store.catalogue.transaction():
+                self._store.pins.check()
                 confirmed.run()
+                self._store.pins.seal()
 
     @contextmanager
     def _at(self, move: Move) -> Iterator[None]:
@@ -161,35 +164,16 @@ class Timekeeping:
 
     def _confirmed(self, move: Move, why: str, dead: list[int]) -> None:
         """Set the time, and date what goes along; within a transaction."""
-        store, run = self._store, self._store.catalogue.run
+        store, batches = self._store, Batches(self._store.catalogue)
         for step in self._steps(move):
-            start = self._start_of(step, move)
-            run("UPDATE steps SET start = ? WHERE number = ?", start, step.number)
-        run(
-            "UPDATE batches SET arrived = arrived + ?, since = since + ?, came = came + ? "
-            "WHERE step >= ?",
-            *(move.later, move.later, move.later, move.step),
-        )
+            batches.set_step_start(step.number, self._start_of(step, move))
+        batches.move_later(move.step, move.later)
         self._date_windows(move)
-        for table, column in (
-            ("batches", "arrived"),
-            ("batches", "since"),
-            ("batches", "came"),
-            ("past_steps", "start"),
-            ("past_steps", "stop"),
-            ("past_steps", "came_first"),
-            ("past_steps", "came_last"),
-            ("past_steps", "left"),
-            ("deletions", "at"),
-            ("deletions", "done"),
-            ("ledger", "at"),
-            ("vault_files", "gone"),
-        ):
-            run(f"UPDATE {table} SET {column} = ? WHERE {column} > ?", move.now, move.now)  # noqa: S608
+        store.catalogue.limit_dates(move.now)
         self._doubt(move)
         if move.now < move.was:
             dead += store.uncounted.move(store.people.block_at(move.now))
-        run("DELETE FROM about WHERE name = ?", ALARM)
+        store.catalogue.forget(ALARM)
         store.catalogue.note(**{"clock": move.now, FOLLOWS: "system"})
         ahead = (move.now - move.was) // SECOND
         self._log.note("clock.confirmed", move.now, why=why, former=move.was, ahead=ahead)

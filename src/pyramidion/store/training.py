@@ -41,8 +41,8 @@ from pyramidion.rows.observations import Observations
 from pyramidion.storage.hot import Step
 from pyramidion.storage.spells import registered, unregistered
 from pyramidion.storage.versions import STRETCH, drawn, dropped
-from pyramidion.store.lifecycle import Leaving, Lifecycle, Observer
 from pyramidion.store.snapshots import Serving
+from pyramidion.store.state import Leaving, Observer, StoreState
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Lesson(NamedTuple):
 class Training(Observer):
     """All models of one store."""
 
-    def __init__(self, store: Lifecycle, serving: Serving) -> None:
+    def __init__(self, store: StoreState, serving: Serving) -> None:
         self._store = store
         self._serving = serving
         self._trainer = Trainer()
@@ -94,8 +94,8 @@ class Training(Observer):
         """Models whose recipe cannot be read."""
         self._models = {
             model.name: model
-            for row in store.catalogue.all("SELECT name, recipe FROM models ORDER BY name")
-            if (model := self._recalled(row["name"], row["recipe"])) is not None
+            for name, recipe in store.catalogue.recipes().items()
+            if (model := self._recalled(name, recipe)) is not None
         }
 
     def _recalled(self, name: str, recipe: str) -> Model | None:
@@ -165,7 +165,7 @@ class Training(Observer):
             raise StateError(f"model {name!r} was not registered: {made.why}")
         told = json.dumps({"estimator": recipe, "workload": workload.to_dict()})
         with self._store.catalogue.transaction():
-            self._store.catalogue.run("INSERT OR REPLACE INTO models VALUES (?, ?)", name, told)
+            self._store.catalogue.set_recipe(name, told)
             registered(self._store.catalogue, name, since)
         self._damaged.discard(name)
         self._install([made])
@@ -175,7 +175,7 @@ class Training(Observer):
         if name not in self._damaged:
             self.model(name)
         with self._store.catalogue.transaction():
-            self._store.catalogue.run("DELETE FROM models WHERE name = ?", name)
+            self._store.catalogue.forget_recipe(name)
             unregistered(self._store.catalogue, name, self._store.present())
             dropped(self._store.catalogue, name)
         self._damaged.discard(name)

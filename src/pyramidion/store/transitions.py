@@ -31,7 +31,7 @@ from pyramidion.storage.hot import HotWindow, Step
 from pyramidion.storage.table_files import COMPLETE, TableFile, checkpoint, sealed_tables
 from pyramidion.storage.table_sets import NewSet, SetId, State, window_id
 from pyramidion.store.change import Also, Change, Edit, Erasure, Served, apply
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.windows import TableSet, purpose
 
 # --- open ------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class Opening:
     """Nodes that populate already, and count this window from now on."""
 
 
-def plan_charge(state: Lifecycle, slot: int, now: int) -> Opening:
+def plan_charge(state: StoreState, slot: int, now: int) -> Opening:
     """Plan the charge for a window in a slot, and for the nodes that begin with it."""
     number = state.sets.next_window()
     held: dict[str, Fraction] = {}
@@ -78,7 +78,7 @@ def plan_charge(state: Lifecycle, slot: int, now: int) -> Opening:
     return Opening(number, change, {window_id(number): birth, **nodes}, join)
 
 
-def plan_open(state: Lifecycle, opening: Opening, tables: Mapping[SetId, Arena]) -> Change:
+def plan_open(state: StoreState, opening: Opening, tables: Mapping[SetId, Arena]) -> Change:
     """Plan the birth of table sets whose noise was drawn."""
     return Change(
         "open",
@@ -90,7 +90,7 @@ def plan_open(state: Lifecycle, opening: Opening, tables: Mapping[SetId, Arena])
     )
 
 
-def open_window(state: Lifecycle, slot: int, now: int) -> int:
+def open_window(state: StoreState, slot: int, now: int) -> int:
     """Open a window: charge, draw noise, write. On return it is durable and takes rows."""
     with state.moves:
         opening = plan_charge(state, slot, now)
@@ -100,7 +100,7 @@ def open_window(state: Lifecycle, slot: int, now: int) -> int:
         return opening.number
 
 
-def _paid(state: Lifecycle, node: TableSet) -> Fraction:
+def _paid(state: StoreState, node: TableSet) -> Fraction:
     """What a node cost at its birth, as a share of the budget; its noise follows from that."""
     first, amount = state.catalogue.first_line("node", purpose(node.id))
     (budget,) = (line.amount for line in state.catalogue.lines(first) if line.kind == "budget")
@@ -115,14 +115,14 @@ def cost_of(birth: TableDesign) -> Fraction:
 # --- checkpoint ------------------------------------------------------------------------------
 
 
-def plan_checkpoint(state: Lifecycle, tables: TableSet) -> Change:
+def plan_checkpoint(state: StoreState, tables: TableSet) -> Change:
     """Plan to write populating tables again, with every row acknowledged so far."""
     with state.arrivals:
         copy = tables.arena.only(tables.arena.layout.index)
         return Change("checkpoint", write={checkpoint(tables.id): copy}, through=state.last_batch())
 
 
-def checkpoint_tables(state: Lifecycle, tables: TableSet, now: int) -> None:
+def checkpoint_tables(state: StoreState, tables: TableSet, now: int) -> None:
     """Write populating tables again."""
     with state.moves:
         apply(state, plan_checkpoint(state, tables), now)
@@ -131,7 +131,7 @@ def checkpoint_tables(state: Lifecycle, tables: TableSet, now: int) -> None:
 # --- seal ------------------------------------------------------------------------------------
 
 
-def close_set(state: Lifecycle, tables: TableSet) -> None:
+def close_set(state: StoreState, tables: TableSet) -> None:
     """Have a table set take no more rows, in memory."""
     with state.arrivals:
         tables.closed = True
@@ -139,7 +139,7 @@ def close_set(state: Lifecycle, tables: TableSet) -> None:
             tables.arena.seal()
 
 
-def plan_seal(state: Lifecycle, tables: TableSet) -> Change:
+def plan_seal(state: StoreState, tables: TableSet) -> Change:
     """Plan to add a closed table set to the complete tables.
 
     This is an erasure too: every populating state dies with its key, also in backups, before the
@@ -161,7 +161,7 @@ def plan_abandon(tables: TableSet) -> Change:
     return Change("abandon", states={tables.id: "erased"})
 
 
-def seal(state: Lifecycle, tables: TableSet, now: int) -> None:
+def seal(state: StoreState, tables: TableSet, now: int) -> None:
     """Close a table set and add it to the complete tables; drop it if no row came to it."""
     with state.moves:
         close_set(state, tables)
@@ -169,7 +169,7 @@ def seal(state: Lifecycle, tables: TableSet, now: int) -> None:
         apply(state, change, now)
 
 
-def nodes_over(state: Lifecycle, now: int) -> list[TableSet]:
+def nodes_over(state: StoreState, now: int) -> list[TableSet]:
     """Nodes that no more rows can come to."""
     if not state.open_sets.nodes():
         return []
@@ -178,7 +178,7 @@ def nodes_over(state: Lifecycle, now: int) -> list[TableSet]:
     return state.open_sets.nodes_over(now, last)
 
 
-def summed(state: Lifecycle, sealed: Mapping[SetId, Arena]) -> Served:
+def summed(state: StoreState, sealed: Mapping[SetId, Arena]) -> Served:
     """The complete tables with more table sets sealed.
 
     Without a tree the new tables are added; in a tree nodes come to stand for windows.
@@ -197,7 +197,7 @@ def complete_file(served: Served) -> dict[TableFile, Arena]:
 # --- retire and expire -------------------------------------------------------------------------
 
 
-def plan_retire(state: Lifecycle, numbers: Collection[int]) -> Change | None:
+def plan_retire(state: StoreState, numbers: Collection[int]) -> Change | None:
     """Plan to take sealed windows out of the complete tables; None if none of them is sealed."""
     sealed = [number for number in numbers if state.sets.state(window_id(number)) == "sealed"]
     if not sealed:
@@ -214,14 +214,14 @@ def plan_retire(state: Lifecycle, numbers: Collection[int]) -> Change | None:
     )
 
 
-def retire(state: Lifecycle, numbers: Collection[int], now: int) -> None:
+def retire(state: StoreState, numbers: Collection[int], now: int) -> None:
     """Take windows out of the complete tables; nothing serves them any longer."""
     change = plan_retire(state, numbers)
     if change is not None:
         apply(state, change, now)
 
 
-def _without(state: Lifecycle, numbers: Sequence[int]) -> Served:
+def _without(state: StoreState, numbers: Sequence[int]) -> Served:
     """The complete tables without some windows.
 
     Their tables are subtracted; if one cannot be read, the others are summed instead. A window that
@@ -278,7 +278,7 @@ class Rewrite:
             self.hot.replaced(self.steps)
 
 
-def plan_expire(state: Lifecycle, steps: Sequence[Step], windows: Collection[int]) -> Change:
+def plan_expire(state: StoreState, steps: Sequence[Step], windows: Collection[int]) -> Change:
     """Plan to erase hot steps and retired windows, and the nodes over these, in one erasure."""
     nodes = state.sets.nodes_over(windows, "populating", "sealed", "retired")
     retired = [node.number for node in state.sets.nodes_over(windows, "retired")]
@@ -295,7 +295,7 @@ def plan_expire(state: Lifecycle, steps: Sequence[Step], windows: Collection[int
 # --- drop some tables ----------------------------------------------------------------------------
 
 
-def settle(state: Lifecycle, now: int) -> None:
+def settle(state: StoreState, now: int) -> None:
     """Finish what was begun: an erasure that was broken off, and windows that are being sealed."""
     state.settle()
     for window in state.open_sets.windows():
@@ -304,7 +304,7 @@ def settle(state: Lifecycle, now: int) -> None:
 
 
 def plan_drop(
-    state: Lifecycle,
+    state: StoreState,
     stays: Callable[[str], bool],
     deleted: Deleted,
     why: str,
@@ -355,7 +355,7 @@ def _only(arena: Arena, stays: Callable[[str], bool]) -> Arena | None:
 
 
 def _left_of_windows(
-    state: Lifecycle, stays: Callable[[str], bool], damaged: bool
+    state: StoreState, stays: Callable[[str], bool], damaged: bool
 ) -> dict[SetId, Arena | None]:
     """What is left of sealed windows that have tables to erase; None: no table."""
     left: dict[SetId, Arena | None] = {}
@@ -373,7 +373,7 @@ def _left_of_windows(
 
 
 def _left_of_nodes(
-    state: Lifecycle, stays: Callable[[str], bool], emptied: Collection[int]
+    state: StoreState, stays: Callable[[str], bool], emptied: Collection[int]
 ) -> tuple[dict[SetId, Arena | None], dict[SetId, Arena | None]]:
     """What is left of nodes that have tables to erase: of sealed ones, and of populating ones.
 
@@ -399,7 +399,7 @@ def _left_of_nodes(
 
 
 def _complete_after(
-    state: Lifecycle,
+    state: StoreState,
     sealed: Mapping[SetId, Arena | None],
     stays: Callable[[str], bool],
     nodes: Mapping[SetId, Arena | None],
@@ -418,7 +418,7 @@ def _complete_after(
 
 
 def drop_tables(
-    state: Lifecycle,
+    state: StoreState,
     stays: Callable[[str], bool],
     deleted: Deleted,
     why: str,

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyramidion.errors import SchemaError, StateError, refuse_missing
 from pyramidion.storage.deletions import Deleted
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import AuditOutbox
 from pyramidion.store.change import Also, Change, Erasure, apply
 from pyramidion.store.erase_person import checked_person
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pyramidion.vault.keys import PrivateKey, PublicKey
+    from pyramidion.vault.key_pairs import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 ABOUT = "vault"
@@ -45,7 +45,7 @@ def facts_of(vault: str | None, custodian: PublicKey | None, store: Path) -> dic
     return {ABOUT: _part("vault").attached(vault, custodian, store)}
 
 
-def attach_vault(store: Lifecycle, folder: Path, url: str, custodian: PublicKey) -> None:
+def attach_vault(store: StoreState, folder: Path, url: str, custodian: PublicKey) -> None:
     """Give a store that has none a vault, which is owed what is observed from now on.
 
     By who holds the lock of arrivals.
@@ -58,7 +58,9 @@ def attach_vault(store: Lifecycle, folder: Path, url: str, custodian: PublicKey)
         store.catalogue.note(vaulted=store.last_batch())
 
 
-def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], int]) -> Vault:
+def opened_vault(
+    store: StoreState, folder: Path, log: AuditOutbox, now: Callable[[], int]
+) -> Vault:
     """The vault of a store that has one."""
     told = store.catalogue.about(ABOUT)
     parts = _part("vault").StoreParts(
@@ -80,7 +82,7 @@ def opened_vault(store: Lifecycle, folder: Path, log: Untold, now: Callable[[], 
 
 
 def _erase(
-    store: Lifecycle,
+    store: StoreState,
     gone: Deleted,
     why: str,
     now: int,
@@ -94,7 +96,7 @@ def _erase(
 
 
 def erase_from_vault(
-    store: Lifecycle,
+    store: StoreState,
     vault: Vault | None,
     person: str | int,
     grant: str | bytes,

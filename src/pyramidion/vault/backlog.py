@@ -20,7 +20,8 @@ from pyramidion.errors import FormatError, StorageError
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.disk import explained, read, remove
 from pyramidion.storage.fault_points import reach
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import AuditOutbox
+from pyramidion.storage.vault_files import VaultFiles
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.files import envelope_of, parquet_of
 from pyramidion.vault.parquet import digest_of
@@ -28,9 +29,6 @@ from pyramidion.vault.places import Place
 
 FIRST, MOST = 1.0, 60.0  # seconds until a place that failed is tried again
 SHORT = 2.0  # seconds that closing waits for the place
-
-WAITING = "SELECT * FROM vault_files WHERE stored IS NULL AND gone IS NULL ORDER BY first"
-GONE = "SELECT * FROM vault_files WHERE gone IS NOT NULL"
 
 
 class Backlog:
@@ -42,9 +40,10 @@ class Backlog:
         folder: Path,
         place: Place,
         now: Callable[[], int],
-        log: Untold,
+        log: AuditOutbox,
     ) -> None:
         self._catalogue, self.folder, self._place, self._now = catalogue, folder, place, now
+        self._files = VaultFiles(catalogue)
         self._log = log
         self.problem: str | None = None
         """What kind of error kept the last try from ending well."""
@@ -61,7 +60,7 @@ class Backlog:
 
     def waiting(self) -> list[sqlite3.Row]:
         """Files that the place does not have, oldest first."""
-        return self._catalogue.all(WAITING)
+        return self._files.waiting()
 
     def size(self) -> int:
         """Bytes that they take here; one that goes meanwhile takes none."""
@@ -93,7 +92,7 @@ class Backlog:
         """Have what waits carried, behind the scenes."""
         if self._closed:
             return
-        if self._thread is None and (self.waiting() or self._catalogue.all(GONE)):
+        if self._thread is None and (self.waiting() or self._files.gone()):
             self._thread = threading.Thread(target=self._run, name="pyramidion vault", daemon=True)
             self._thread.start()
         self._call.set()
@@ -115,7 +114,7 @@ class Backlog:
         """Carry all that waits now; raises what the place raises."""
         try:
             with self._carrying:
-                for row in self._catalogue.all(GONE):
+                for row in self._files.gone():
                     self._delete(row)
                 for row in self.waiting():
                     self._store(row)
@@ -136,7 +135,7 @@ class Backlog:
         reach("vault.stored")
         now = self._now()
         with self._catalogue.transaction():
-            self._catalogue.run("UPDATE vault_files SET stored = ? WHERE name = ?", now, name)
+            self._files.set_stored(name, now)
             self._log.note("vault.stored", now, file=name)
         reach("vault.settled")
         remove(self.folder, both(name))
@@ -174,7 +173,7 @@ class Backlog:
         for name in reversed(both(row["name"])):
             self._place.delete(name)
         with self._catalogue.transaction():
-            self._catalogue.run("DELETE FROM vault_files WHERE name = ?", row["name"])
+            self._files.delete(row["name"])
 
     def close(self) -> None:
         """One more try, and a short one."""

@@ -35,7 +35,7 @@ from pyramidion.storage.fault_points import reach
 from pyramidion.vault.documents import Grant, Granted, Purpose, Revocation
 from pyramidion.vault.erase_person import Order, rewritten
 from pyramidion.vault.files import NAME
-from pyramidion.vault.keys import PrivateKey, PublicKey
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey
 from pyramidion.vault.parquet import ARRIVED, BATCH, BLANK, OWN, WINDOW, decrypted
 from pyramidion.vault.stream import (
     END,

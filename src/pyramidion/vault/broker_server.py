@@ -20,10 +20,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET, AF_INET6, SHUT_WR
@@ -31,11 +30,12 @@ from typing import Any
 
 from pyramidion.errors import FormatError, PyramidionError, StateError, StorageError
 from pyramidion.storage.audit_log import AUDIT_LOG, AuditLog
-from pyramidion.storage.catalogue import facts, told
+from pyramidion.storage.catalogue import facts
 from pyramidion.storage.disk import explained, write_durably
 from pyramidion.storage.home import BACKLOG, CATALOGUE
+from pyramidion.storage.vault_files import is_kept
 from pyramidion.vault.broker import Broker
-from pyramidion.vault.keys import PublicKey, coded, decoded
+from pyramidion.vault.key_pairs import PublicKey, coded, decoded
 from pyramidion.vault.places import Place, place_at
 from pyramidion.vault.reader import Hello, hello
 
@@ -241,14 +241,7 @@ class Near:
         return self._place.get(name)
 
     def _refuse_erased(self, name: str) -> None:
-        path = self._path / CATALOGUE
-        query = "SELECT count(*) FROM vault_files WHERE name = ? AND gone IS NULL"
-        try:
-            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-                known = db.execute(query, (name,)).fetchone()[0]
-        except sqlite3.Error as problem:
-            raise told(problem, path) from None
-        if not known:
+        if not is_kept(self._path / CATALOGUE, name):
             raise StateError(f"vault file {name} was erased since it was granted; ask again")
 
 

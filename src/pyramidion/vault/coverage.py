@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.catalogue import Catalogue
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import AuditOutbox
+from pyramidion.storage.vault_files import VaultFiles
 
 Range = tuple[int, int]
 """Numbers of batches, from the first to the last."""
@@ -67,7 +69,7 @@ def begin(catalogue: Catalogue) -> None:
         forgo(catalogue, (1, int(catalogue.about("vaulted", "0"))))
 
 
-def lost(log: Untold) -> list[Range]:
+def lost(log: AuditOutbox) -> list[Range]:
     """Batches that left the hot window unsealed, as the audit log tells or is about to."""
     told = [entry.facts for entry in log.entries() if entry.kind == LOST]
     told += [note.facts for note in log.notes() if note.kind == LOST]
@@ -78,11 +80,8 @@ def lost(log: Untold) -> list[Range]:
 def missing(catalogue: Catalogue, told: Iterable[Range]) -> list[Range]:
     """Acknowledged batches that are owed and in no file, hot neither, nor ``told`` to be lost."""
     with catalogue.transaction():  # one moment for all
-        files = catalogue.all("SELECT first_batch, last_batch FROM vault_files WHERE gone IS NULL")
-        hot = catalogue.all(
-            "SELECT number FROM batches WHERE number > ?", int(catalogue.about("vaulted", "0"))
-        )
+        covered = VaultFiles(catalogue).batches()
+        hot = Batches(catalogue).after(int(catalogue.about("vaulted", "0")))
         last = int(catalogue.about("next_batch", "1")) - 1
-        covered = [(row["first_batch"], row["last_batch"]) for row in files]
         covered += [(row["number"], row["number"]) for row in hot]
         return gaps(last, [*covered, *unowed(catalogue), *told])

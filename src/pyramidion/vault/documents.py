@@ -31,7 +31,7 @@ from pyramidion.vault.envelope import (
     joined,
     lock_context,
 )
-from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey, coded, decoded
 
 Purpose = Literal["read", "erase"]
 """What a grant is for: its rows are read, or its files are rewritten without a person's rows."""

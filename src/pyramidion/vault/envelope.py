@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from pyramidion.errors import FormatError
-from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey, coded, decoded
 
 KIND = "pyramidion vault file 1"
 

@@ -31,7 +31,7 @@ from pyramidion.storage.ciphers import new_key
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope, Header, canonical
 from pyramidion.vault.files import name_of
-from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.parquet import BLANK, GROUP, OWN, WINDOW, digest_of, encrypted
 from pyramidion.vault.stream import context_of
 

@@ -13,10 +13,10 @@ from pyramidion.errors import FormatError
 from pyramidion.storage.audit_log import Fact
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKey, DataKeys
+from pyramidion.storage.vault_files import NewVaultFile, VaultFiles
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.parquet import digest_of
 
-FILES = "SELECT * FROM vault_files WHERE gone IS NULL"
 LOWEST, HIGHEST = -(1 << 62), 1 << 62
 LOCK = "vault file"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -103,33 +103,28 @@ class Files:
     """The files that are sealed and not erased."""
 
     def __init__(self, catalogue: Catalogue, keys: DataKeys, get: Callable[[str], bytes]) -> None:
-        self._catalogue, self._keys, self._get = catalogue, keys, get
+        self._files, self._keys, self._get = VaultFiles(catalogue), keys, get
 
     def between(self, first: int | None = None, last: int | None = None) -> list[sqlite3.Row]:
         """Those with rows that arrived from ``first`` up to, not with, ``last``."""
-        return self._catalogue.all(
-            f"{FILES} AND first < ? AND last >= ? ORDER BY first, first_batch",
-            HIGHEST if last is None else last,
-            LOWEST if first is None else first,
-        )
+        start, stop = LOWEST if first is None else first, HIGHEST if last is None else last
+        return self._files.between(start, stop)
 
     def rows_before(self, moment: int) -> int:
         """Rows of files that have some which arrived before a moment."""
-        query = "SELECT coalesce(sum(rows), 0) FROM vault_files WHERE gone IS NULL AND first < ?"
-        return int(self._catalogue.one(query, moment))
+        return self._files.rows_before(moment)
 
     def named(self, name: str) -> list[sqlite3.Row]:
         """The one of this name, if there is one."""
-        return self._catalogue.all(f"{FILES} AND name = ?", name)
+        return self._files.named(name)
 
     def past(self, kept: int, now: int) -> list[sqlite3.Row]:
         """Those of which the last row arrived so long ago."""
-        return self._catalogue.all(f"{FILES} AND last + ? <= ? ORDER BY first", kept, now)
+        return self._files.past(kept, now)
 
     def oldest(self) -> int | None:
         """When the last row of the file arrived whose time is over first."""
-        found = self._catalogue.one("SELECT min(last) FROM vault_files WHERE gone IS NULL")
-        return None if found is None else int(found)
+        return self._files.oldest()
 
     def lock(self, row: sqlite3.Row) -> bytes:
         """The lock of a file that has one."""
@@ -157,17 +152,17 @@ def know(catalogue: Catalogue, keys: DataKeys, file: SealedFile, stored: int | N
     header = file.header
     if file.lock is not None:
         keys.add(file.lock)
-    catalogue.run(
-        "INSERT INTO vault_files (name, first, last, first_batch, last_batch, rows, "
-        "digest, envelope, lock, stored) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        header.name,
-        header.first,
-        header.last,
-        header.first_batch,
-        header.last_batch,
-        header.rows,
-        header.digest,
-        file.envelope,
-        None if file.lock is None else file.lock.id,
-        stored,
+    VaultFiles(catalogue).insert(
+        NewVaultFile(
+            name=header.name,
+            first=header.first,
+            last=header.last,
+            first_batch=header.first_batch,
+            last_batch=header.last_batch,
+            rows=header.rows,
+            digest=header.digest,
+            envelope=file.envelope,
+            lock=None if file.lock is None else file.lock.id,
+            stored=stored,
+        )
     )

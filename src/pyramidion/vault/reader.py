@@ -26,7 +26,7 @@ from pyramidion.errors import FormatError, PyramidionError, SchemaError, StateEr
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import Envelope
 from pyramidion.vault.erase_person import Order, Rewritten
-from pyramidion.vault.keys import PrivateKey, PublicKey, coded, decoded
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey, coded, decoded
 from pyramidion.vault.parquet import ARRIVED, BATCH
 from pyramidion.vault.stream import BATCH as WHOLE
 from pyramidion.vault.stream import (

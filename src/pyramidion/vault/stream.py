@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyramidion.errors import FormatError, PyramidionError
 from pyramidion.vault.documents import Grant
 from pyramidion.vault.envelope import canonical
-from pyramidion.vault.keys import PrivateKey, PublicKey
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey
 
 FILE, PART, BATCH, FAULT, END = b"F", b"P", b"B", b"X", b"E"
 SEALED, ENVELOPE = b"S", b"V"

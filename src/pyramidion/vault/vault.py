@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyramidion.errors import SchemaError, StateError
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.data_keys import PAST, DataKey
 from pyramidion.storage.deletions import of_vault
 from pyramidion.storage.disk import remove
@@ -27,7 +28,8 @@ from pyramidion.storage.home import BACKLOG
 from pyramidion.storage.hot import Parts
 from pyramidion.storage.outbox import MOST_WHY
 from pyramidion.storage.table_sets import TableSets
-from pyramidion.vault.backlog import GONE, Backlog, both
+from pyramidion.storage.vault_files import VaultFiles
+from pyramidion.vault.backlog import Backlog, both
 from pyramidion.vault.coverage import LOST, begin, forgo, lost, missing
 from pyramidion.vault.documents import Grant, Purpose, Request
 from pyramidion.vault.envelope import Envelope
@@ -43,7 +45,7 @@ from pyramidion.vault.files import (
     know,
     told_of,
 )
-from pyramidion.vault.keys import PrivateKey, PublicKey
+from pyramidion.vault.key_pairs import PrivateKey, PublicKey
 from pyramidion.vault.parquet import digest_of
 from pyramidion.vault.places import Place, local_path, place_at
 from pyramidion.vault.verification import Problem, adoptable, problems, uncovered
@@ -119,8 +121,7 @@ class Vault:
                 self._losing = [r for r in self._losing if r["number"] > self._sealer.vaulted]
 
     def _waiting(self, batches: set[int]) -> list[sqlite3.Row]:
-        query = "SELECT number, arrived, rows FROM batches WHERE number > ? ORDER BY number"
-        found = self._catalogue.all(query, self._sealer.vaulted)
+        found = Batches(self._catalogue).after(self._sealer.vaulted)
         return [row for row in found if row["number"] in batches]
 
     def losing(self) -> None:
@@ -128,8 +129,8 @@ class Vault:
 
         Within the transaction of an erasure.
         """
-        gone, query = self._losing, "SELECT count(*) FROM batches WHERE number = ?"
-        if gone and not self._catalogue.one(query, gone[0]["number"]):
+        gone = self._losing
+        if gone and not Batches(self._catalogue).has(gone[0]["number"]):
             arrived = [row["arrived"] for row in gone]
             self._log.note(
                 LOST,
@@ -202,9 +203,7 @@ class Vault:
             else:
                 self._know(anew)
             for row in rows:
-                self._catalogue.run(
-                    "UPDATE vault_files SET lock = NULL, gone = ? WHERE name = ?", at, row["name"]
-                )
+                VaultFiles(self._catalogue).set_gone(row["name"], at)
                 self._log.note("vault.erased", at, file=row["name"], why=why[:MOST_WHY])
 
         locks = [row["lock"] for row in rows if row["lock"] is not None]
@@ -288,7 +287,8 @@ class Vault:
     def status(self) -> VaultStatus:
         """What the vault holds, and what is on its way."""
         files, waiting = self.files(), self._backlog.waiting()
-        rows = "SELECT coalesce(sum(rows), 0) FROM batches WHERE number > ?"
+        gone = VaultFiles(self._catalogue).gone()
+        hot = Batches(self._catalogue).after(self._sealer.vaulted)
         return VaultStatus(
             url=self.url,
             custodian=self.custodian.fingerprint,
@@ -297,12 +297,12 @@ class Vault:
             first=min((file.first for file in files), default=None),
             last=max((file.last for file in files), default=None),
             alone=self._alone(),
-            waiting_rows=int(self._catalogue.one(rows, self._sealer.vaulted)),
+            waiting_rows=sum(row["rows"] for row in hot),
             backlog_files=len(waiting),
             backlog_bytes=self._backlog.size(),
             backlog_since=min((row["last"] for row in waiting), default=None),
-            to_delete=len(self._catalogue.all(GONE)),
-            problem=self._backlog.problem if waiting or self._catalogue.all(GONE) else None,
+            to_delete=len(gone),
+            problem=self._backlog.problem if waiting or gone else None,
         )
 
     def _alone(self) -> int:
@@ -314,8 +314,7 @@ class Vault:
         erased = [row for row in TableSets(self._catalogue).windows("erased") if row["rows"]]
         ends = [HIGHEST if row["stop"] is None else row["stop"] for row in erased]
         last = max(ends, default=LOWEST)
-        query = "SELECT coalesce(sum(rows), 0) FROM batches WHERE number <= ? AND arrived < ?"
-        hot = int(self._catalogue.one(query, self._sealer.vaulted, last))
+        hot = Batches(self._catalogue).rows_until(self._sealer.vaulted, last)
         return max(0, self._files.rows_before(last) - hot)
 
     def carry(self) -> None:
@@ -328,7 +327,7 @@ class Vault:
         And batches that no file has, where no ``vault.lost`` in the audit log tells why.
         """
         rows = self._files.between()
-        gone = {row["name"] for row in self._catalogue.all(GONE)}
+        gone = {row["name"] for row in VaultFiles(self._catalogue).gone()}
         names = [name for name in self.place.names() if name.partition(".")[0] not in gone]
         nowhere = missing(self._catalogue, lost(self._log))
         return [*problems(rows, self._backlog.get, names), *map(uncovered, nowhere)]
@@ -343,7 +342,7 @@ class Vault:
             adoptable(self.place, name, self.store, self.custodian, lock=lock)
             for name in dict.fromkeys(names)
         ]
-        known = {row["name"] for row in self._catalogue.all("SELECT name FROM vault_files")}
+        known = VaultFiles(self._catalogue).names()
         if twice := [f.header.name for f in files if f.header.name in known]:
             raise StateError(f"the vault has the file {twice[0]} already; name others")
         with self._catalogue.transaction():

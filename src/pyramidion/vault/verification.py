@@ -18,7 +18,7 @@ from pyramidion.errors import FormatError, SchemaError, StateError
 from pyramidion.vault.coverage import Range
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.files import NAME, SealedFile, envelope_of, parquet_of
-from pyramidion.vault.keys import PublicKey
+from pyramidion.vault.key_pairs import PublicKey
 from pyramidion.vault.parquet import broken, digest_of
 from pyramidion.vault.places import Place
 

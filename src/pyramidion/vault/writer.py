@@ -41,6 +41,7 @@ from pyramidion.counts.windows import Slots
 from pyramidion.errors import SchemaError, StateError
 from pyramidion.rows.containers import columns_of
 from pyramidion.rows.validation import Judge, times_of
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.ciphers import new_key
 from pyramidion.storage.data_keys import DataKey, DataKeys
@@ -48,7 +49,7 @@ from pyramidion.storage.deletions import Deleted
 from pyramidion.storage.disk import explained, sync, write_durably
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.hot import HotWindow, Parts
-from pyramidion.storage.outbox import Untold
+from pyramidion.storage.outbox import AuditOutbox
 from pyramidion.vault.envelope import Envelope, Header
 from pyramidion.vault.files import (
     LOCK,
@@ -60,7 +61,7 @@ from pyramidion.vault.files import (
     parquet_of,
     told_of,
 )
-from pyramidion.vault.keys import PublicKey
+from pyramidion.vault.key_pairs import PublicKey
 from pyramidion.vault.parquet import (
     ARRIVED,
     BATCH,
@@ -107,7 +108,7 @@ class StoreParts:
     present: Callable[[], int]
     """The time by the clock, which dates records."""
     folder: Path
-    log: Untold
+    log: AuditOutbox
     time: str | None
     """The column of the event time."""
 
@@ -300,9 +301,7 @@ class Sealer:
             self._thread.submit(self._forget_rewritten)
 
     def _waiting_since(self) -> int | None:
-        query = "SELECT min(since) FROM batches WHERE number > ?"
-        found = self._catalogue.one(query, self.vaulted)
-        return None if found is None else int(found)
+        return Batches(self._catalogue).first_since(self.vaulted)
 
     # --- by those who observe ---------------------------------------------------------------
 
@@ -417,8 +416,7 @@ class Sealer:
     def _catch_up(self) -> None:
         """Read acknowledged batches that are not in open files from the hot window."""
         self._forget_rewritten()
-        query = "SELECT number, since, arrived, rows FROM batches WHERE number > ?"
-        came = {row["number"]: row for row in self._catalogue.all(query, self._taken)}
+        came = {row["number"]: row for row in Batches(self._catalogue).after(self._taken)}
         if came:
             for number, table, parts in self._hot.batches(lambda n, _: n in came):
                 table, parts = _whole(table, parts, came[number]["rows"])

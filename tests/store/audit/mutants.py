@@ -361,7 +361,7 @@ MUTANTS = (
         "uncharged reading",
         (
             Edit(
-                "store/private_statistics.py",
+                "store/bins_and_weights.py",
                 "        store.ledger.spend(purpose, amount, [window], now, TOLD[purpose])\n",
                 "",
             ),
@@ -372,7 +372,7 @@ MUTANTS = (
         "reading of a forgotten window",
         (
             Edit(
-                "store/private_statistics.py",
+                "store/bins_and_weights.py",
                 "sorted(came.keys() & self._kept(), ",
                 "sorted(came.keys(), ",
             ),

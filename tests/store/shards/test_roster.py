@@ -11,7 +11,7 @@ import pytest
 from pyramidion import FormatError, KeyHolderError, StateError
 from pyramidion.storage import manifests
 from pyramidion.storage.blocks import Generation
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.storage.manifests import Manifest
 from pyramidion.storage.roster import Held, Roster, SharedWindow
 from pyramidion.storage.tables import MemoryTables

@@ -24,9 +24,9 @@ from pyramidion import (
     Shard,
     StateError,
 )
-from pyramidion.storage import ciphers, keys
+from pyramidion.storage import ciphers, key_holders
 from pyramidion.storage.blocks import Generation
-from pyramidion.storage.keys import FileHolder
+from pyramidion.storage.key_holders import FileHolder
 from pyramidion.store import shard
 from pyramidion.web.service.metrics import _of_status
 from tests.dying import died
@@ -52,7 +52,7 @@ def sealing(monkeypatch: pytest.MonkeyPatch) -> tuple[set[bytes], set[bytes]]:
         return made
 
     monkeypatch.setattr(ciphers, "AESGCM", cipher)
-    monkeypatch.setattr(keys, "AESGCM", cipher)
+    monkeypatch.setattr(key_holders, "AESGCM", cipher)
     monkeypatch.setattr(os, "urandom", random)
     return used, drawn
 
@@ -394,7 +394,7 @@ def test_window_that_is_dated_anew_is_given_anew(stream: Stream) -> None:
     stream.advance(10)
     roster, one = stream.shard("one").roster, nodes["one"]
     (before,) = roster.entries().of("one").values()
-    inspect.catalogue(one).run("UPDATE table_sets SET start = start + 1 WHERE level = 0")
+    inspect.change_catalogue(one, "UPDATE table_sets SET start = start + 1 WHERE level = 0")
     stream.advance(1)
     (after,) = roster.entries().of("one").values()
     assert (after.file, after.until) == (before.file, before.until + 1)

@@ -92,7 +92,7 @@ class _Files:
 
     def __init__(self, made: Trial) -> None:
         self._tables = made.lifecycle.tables
-        self._keys, self._ask = made.lifecycle.keys, made.lifecycle.catalogue.all
+        self._keys = made.lifecycle.keys
         self._copies: dict[str, bytes] = {}
         self.look()
 
@@ -105,7 +105,7 @@ class _Files:
         """Copies that are no longer current, and how many of them some key opens."""
         current = self._tables.current_names()
         old = {name: data for name, data in self._copies.items() if name not in current}
-        keys = [self._keys.get(row["id"]) for row in self._ask("SELECT id FROM keys")]
+        keys = [self._keys.get(number) for number in self._keys.numbers()]
         opens = [any(_opens(key, data, name) for key in keys) for name, data in old.items()]
         return len(old), sum(opens)
 

@@ -27,8 +27,8 @@ from pyramidion.privacy.ledger import WindowReport
 from pyramidion.storage.table_sets import window_id
 from pyramidion.store.audit.canaries import Words
 from pyramidion.store.audit.ways import ways
-from pyramidion.store.lifecycle import Lifecycle
 from pyramidion.store.pyramid import Pyramid
+from pyramidion.store.state import StoreState
 from pyramidion.store.windows import TableSet
 
 DAY = 86_400
@@ -74,9 +74,9 @@ class Trial:
         self._ways = cycle(ways().values())
 
     @property
-    def lifecycle(self) -> Lifecycle:
+    def lifecycle(self) -> StoreState:
         """What an attacker in the process has: tables, keys and catalogue."""
-        return self.store._lifecycle
+        return self.store._state
 
     # --- verbs ---------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Witness:
     """Of each batch, whether the noise of its windows was durable before."""
 
     def __post_init__(self) -> None:
-        lifecycle = self.store._lifecycle
+        lifecycle = self.store._state
         _watch(lifecycle, "birth", self._birth)
         _watch(lifecycle, "node_birth", self._node_birth)
         _watch(lifecycle.hot, "acknowledge", self._acknowledge)
@@ -86,7 +86,7 @@ class Witness:
             "AND kind = 'checkpoint' AND current = 1 "
             "WHERE members.window = ? GROUP BY members.level, members.number"
         )
-        folder = self.store._lifecycle.tables.folder
+        folder = self.store._state.tables.folder
         files = [folder / name for (name,) in self._committed(query, window)]
         levels = self.store.settings.levels
         enough = len(files) >= (1 if levels is None else levels.depth)

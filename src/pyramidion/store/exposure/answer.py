@@ -26,6 +26,7 @@ from pyramidion.counts.layout import PRIOR, Layout
 from pyramidion.errors import FormatError, SchemaError, StateError, StorageError
 from pyramidion.storage.audit_chain import GRANT_USED
 from pyramidion.storage.spells import Spell
+from pyramidion.storage.vault_files import VaultFiles
 from pyramidion.store.exposure.exposed import (
     COMPONENTS,
     ENDED,
@@ -45,7 +46,7 @@ from pyramidion.store.exposure.exposed import (
     merged,
 )
 from pyramidion.store.exposure.lives import Lives, StepLife, WindowLife
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 __all__ = ["COMPONENTS", "Component", "Exposure", "exposure_of", "interval", "persons_of"]
 
@@ -80,7 +81,7 @@ def interval(start: object, stop: object, now: int) -> Range:
 
 
 def exposure_of(
-    store: Lifecycle,
+    store: StoreState,
     start: int,
     stop: int,
     component: Component,
@@ -172,7 +173,7 @@ def _columns(lives: Lives, known: Sequence[str], start: int) -> tuple[str, ...]:
 
 
 def _windows(
-    store: Lifecycle, lives: Lives, start: int, stop: int, component: Component
+    store: StoreState, lives: Lives, start: int, stop: int, component: Component
 ) -> Iterator[WindowExposed]:
     spent = {report.number: report for report in store.ledger.report().windows}
     like: Layout | None = None
@@ -242,7 +243,7 @@ def _came(lives: Lives, after: int, until: int | None) -> int:
 
 
 def _noisy_total(
-    store: Lifecycle, window: WindowLife, like: Layout | None
+    store: StoreState, window: WindowLife, like: Layout | None
 ) -> tuple[int | None, float | None, Layout | None]:
     """The sum of the noisy prior, free: it is computed from what is paid for already.
 
@@ -258,7 +259,7 @@ def _noisy_total(
     return None, None, like
 
 
-def _promise(store: Lifecycle, windows: Sequence[WindowExposed]) -> tuple[float, float]:
+def _promise(store: StoreState, windows: Sequence[WindowExposed]) -> tuple[float, float]:
     """The largest window's, for they hold disjoint rows; people may be in all of them."""
     if store.people.unit is not None:
         return store.ledger.over([window.number for window in windows])
@@ -299,12 +300,10 @@ def _gaps(lives: Lives, start: int, stop: int, *, raw: bool) -> Iterator[Gap]:
             yield Gap(start=each.since or None, stop=each.until, why=why)
 
 
-def _vault(store: Lifecycle, start: int, stop: int, log: Iterable[Entry] | None) -> VaultExposed:
-    query = "SELECT count(*) AS files, coalesce(sum(rows), 0) AS rows FROM vault_files"
-    there = "WHERE first <= ? AND (gone IS NULL OR gone >= ?)"
-    (found,) = store.catalogue.all(f"{query} {there}", stop, start)
+def _vault(store: StoreState, start: int, stop: int, log: Iterable[Entry] | None) -> VaultExposed:
+    files, rows = VaultFiles(store.catalogue).readable(start, stop)
     grants = None if log is None else tuple(_grants(log, start, stop))
-    return VaultExposed(files=found["files"], rows=found["rows"], grants=grants)
+    return VaultExposed(files=files, rows=rows, grants=grants)
 
 
 def _grants(log: Iterable[Entry], start: int, stop: int) -> Iterator[GrantExposed]:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.deletions import Deleted, Kind
 from pyramidion.storage.spells import Spell, spells
 from pyramidion.storage.table_sets import TableSets
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 LEFT: tuple[Kind, ...] = ("expired",)
 SEALED: tuple[Kind, ...] = ("sealed", "ended")
@@ -115,27 +116,25 @@ class Erasure(NamedTuple):
 class Lives:
     """All that is remembered of one store at one moment, in one reading."""
 
-    def __init__(self, store: Lifecycle, now: int) -> None:
+    def __init__(self, store: StoreState, now: int) -> None:
         self._catalogue = store.catalogue
         self.at = now
         self._horizon = now - store.settings.retention_us
         with self._catalogue.lock:  # nothing is committed meanwhile
-            query = "SELECT kind, what, ids, at, done FROM deletions ORDER BY id"
-            self.erasures = list(_erasures(self._catalogue.all(query)))
+            self.erasures = list(_erasures(self._catalogue.deletions()))
             self._left = _by_number(self.erasures, LEFT, "steps")
             self.spells = spells(self._catalogue)
             self.steps = [*self._past_steps(), *self._hot_steps()]
             self.windows = list(self._windows())
             self.nodes = list(self._nodes())
             self._next_step = int(self._catalogue.about("next_step", "1"))
-            self.begun: int | None = self._catalogue.one("SELECT min(at) FROM ledger")
+            self.begun: int | None = min(self._catalogue.births().values(), default=None)
             """When the first window was opened: nothing was there before."""
 
     # --- hot steps -----------------------------------------------------------------------
 
     def _past_steps(self) -> Iterator[StepLife]:
-        query = "SELECT * FROM past_steps WHERE came_first > ? ORDER BY number"
-        for row in self._catalogue.all(query, self._horizon):
+        for row in Batches(self._catalogue).past_steps(self._horizon):
             came = row["came_first"], row["came_last"]
             part = Came(*came, row["rows"], (row["start"], row["stop"]))
             gone = self._gone(row["number"], row["left"])
@@ -148,8 +147,7 @@ class Lives:
 
     def _hot_steps(self) -> Iterator[StepLife]:
         batches: dict[int, list[Came]] = {}
-        query = "SELECT step, came, since, arrived, rows FROM batches ORDER BY came"
-        for row in self._catalogue.all(query):
+        for row in Batches(self._catalogue).all():
             part = Came(row["came"], row["came"], row["rows"], (row["since"], row["arrived"]))
             batches.setdefault(row["step"], []).append(part)
         for number in sorted(batches):
@@ -193,10 +191,7 @@ class Lives:
     # --- windows -------------------------------------------------------------------------
 
     def _windows(self) -> Iterator[WindowLife]:
-        born = {
-            row["window"]: row["at"]
-            for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
-        }
+        born = self._catalogue.births()
         sealed = _by_number(self.erasures, SEALED, "windows")
         erased = _by_number(self.erasures, LEFT, "windows")
         for row in TableSets(self._catalogue).windows():
@@ -220,10 +215,7 @@ class Lives:
 
     def _nodes(self) -> Iterator[NodeLife]:
         ended = [_by_number(self.erasures, kinds, "nodes") for kinds in (SEALED, LEFT)]
-        born = {
-            row["window"]: row["at"]
-            for row in self._catalogue.all("SELECT window, at FROM ledger WHERE kind = 'budget'")
-        }
+        born = self._catalogue.births()
         for (_, number), windows in TableSets(self._catalogue).members().items():
             end = next((found[number] for found in ended if number in found), None)
             yield NodeLife(

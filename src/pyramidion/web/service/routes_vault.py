@@ -24,7 +24,7 @@ from pyramidion.web.service.routes_store import public_vault
 
 if TYPE_CHECKING:
     from pyramidion.vault.documents import Request
-    from pyramidion.vault.keys import PrivateKey, PublicKey
+    from pyramidion.vault.key_pairs import PrivateKey, PublicKey
     from pyramidion.vault.vault import Vault
 
 
@@ -93,7 +93,7 @@ def _draft(call: Call, new: schemas.NewRequest) -> Request:
 
 def _public(text: str) -> PublicKey:
     """A public key: the text of its file, or its code alone."""
-    from pyramidion.vault.keys import PublicKey
+    from pyramidion.vault.key_pairs import PublicKey
 
     told = text.strip()
     return PublicKey.from_text(told) if told.startswith("{") else PublicKey.from_code(told)

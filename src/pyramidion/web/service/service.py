@@ -24,7 +24,7 @@ from pyramidion.config.settings import Settings
 from pyramidion.errors import FormatError, MissingError, SchemaError, StateError
 from pyramidion.storage.disk import remove, replace_durably
 from pyramidion.storage.home import CATALOGUE, undone
-from pyramidion.storage.keys import holder_at
+from pyramidion.storage.key_holders import holder_at
 from pyramidion.storage.making import drafts_in, sweep
 from pyramidion.store.clocks import Clock
 from pyramidion.store.pyramid import Pyramid

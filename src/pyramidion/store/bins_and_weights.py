@@ -19,7 +19,7 @@ from pyramidion.rows.observations import Observations
 from pyramidion.storage.fault_points import reach
 from pyramidion.storage.readings import Purpose, Values
 from pyramidion.store.hot_rows import HotRows
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 
 TOLD = {"weights": "quantiles of counts per key", "bins": "bin edges"}
 
@@ -27,7 +27,7 @@ TOLD = {"weights": "quantiles of counts per key", "bins": "bin edges"}
 class Reading:
     """Reads what is due whenever a window is about to be opened."""
 
-    def __init__(self, store: Lifecycle) -> None:
+    def __init__(self, store: StoreState) -> None:
         self._store = store
 
     def read(self, now: int) -> None:

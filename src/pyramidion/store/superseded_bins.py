@@ -14,14 +14,14 @@ from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import read_from
 from pyramidion.storage.deletions import bins
 from pyramidion.store.change import Also
-from pyramidion.store.lifecycle import Lifecycle
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import drop_tables
 
 FILLED = 2
 """New tables serve as soon as they count one row for so many in the old ones."""
 
 
-def rows_by_bins(store: Lifecycle, but: Collection[int] = ()) -> dict[int, int]:
+def rows_by_bins(store: StoreState, but: Collection[int] = ()) -> dict[int, int]:
     """Rows in sealed windows, by the window that their bins were read from (0: even ones)."""
     rows: dict[int, int] = {}
     for row in (row for row in store.tables.windows() if row["window"] not in but):
@@ -32,7 +32,7 @@ def rows_by_bins(store: Lifecycle, but: Collection[int] = ()) -> dict[int, int]:
     return rows
 
 
-def served(store: Lifecycle, but: Collection[int] = ()) -> int:
+def served(store: StoreState, but: Collection[int] = ()) -> int:
     """The window that the bins of the tables were read from which are served.
 
     Some windows may be left out, as if they were not sealed yet.
@@ -51,7 +51,7 @@ def in_bins(arena: Arena, schema: Schema, read: int) -> Arena:
     return arena if len(chosen) == len(arena.layout.index) else arena.only(chosen)
 
 
-def superseded(store: Lifecycle) -> list[int]:
+def superseded(store: StoreState) -> list[int]:
     """The windows whose bins are not needed any more, for tables in newer ones have filled."""
     if not store.schema.moving:
         return []
@@ -60,7 +60,7 @@ def superseded(store: Lifecycle) -> list[int]:
 
 
 def drop_bins(
-    store: Lifecycle, reads: Collection[int], why: str, now: int, *, damaged: bool = False
+    store: StoreState, reads: Collection[int], why: str, now: int, *, damaged: bool = False
 ) -> bool:
     """Erase the tables whose bins were read from some windows, and these bins.
 

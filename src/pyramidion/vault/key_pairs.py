@@ -33,7 +33,7 @@ _WORK = 1 << 16  # scrypt's n: 64 MB and about a quarter of a second for each gu
 class PublicKey:
     """What others need to seal something to somebody, and to believe what they signed.
 
-    >>> from pyramidion.vault.keys import PrivateKey, PublicKey
+    >>> from pyramidion.vault.key_pairs import PrivateKey, PublicKey
     >>> pair = PrivateKey.new()
     >>> PublicKey.from_text(pair.public.to_text()) == pair.public
     True

@@ -26,12 +26,13 @@ from pyramidion.config.settings import Settings
 from pyramidion.config.spelling import FACT as KEYED
 from pyramidion.counts.arena import Arena
 from pyramidion.counts.layout import read_from
-from pyramidion.errors import PrivacyError, StateError
+from pyramidion.errors import KeyHolderError, PrivacyError, StateError
 from pyramidion.privacy.ledger import Ledger, Line
 from pyramidion.privacy.table_noise import TableDesign
 from pyramidion.rows.containers import Batch
 from pyramidion.rows.encoding import Encoder
 from pyramidion.rows.observations import Door, Observations
+from pyramidion.storage.batches import Batches
 from pyramidion.storage.catalogue import Catalogue
 from pyramidion.storage.data_keys import DataKeys
 from pyramidion.storage.disk import remove
@@ -80,17 +81,20 @@ class StreamSum(NamedTuple):
 class Dated:
     """The ledger's book in the catalogue, whose lines are dated by the clock."""
 
-    def __init__(self, catalogue: Catalogue, clock: Callable[[], int]) -> None:
+    def __init__(self, catalogue: Catalogue, pins: Pins, clock: Callable[[], int]) -> None:
         self.lock, self.lines = catalogue.lock, catalogue.lines
-        self._catalogue, self._clock = catalogue, clock
+        self._catalogue, self._pins, self._clock = catalogue, pins, clock
 
     def write(self, lines: Sequence[Line]) -> None:
         """Add lines, durable on return; all or none."""
         at = self._clock()
-        self._catalogue.write([replace(line, at=at) for line in lines])
+        with self._catalogue.transaction():
+            self._pins.check()
+            self._catalogue.write([replace(line, at=at) for line in lines])
+            self._pins.seal()
 
 
-class Lifecycle:
+class StoreState:
     """All windows of one store, their tables in memory and on disk."""
 
     def __init__(
@@ -111,8 +115,9 @@ class Lifecycle:
         self.sets = TableSets(catalogue)
         self.keys = keys
         self.settings = settings
+        self.pins = Pins(catalogue, keys)
         self.ledger = Ledger(
-            Dated(catalogue, lambda: self.present()),
+            Dated(catalogue, self.pins, lambda: self.present()),
             settings,
             unit=schema.unit,
             retained=self.sets.retained,
@@ -120,7 +125,6 @@ class Lifecycle:
         )
         self.secret = keys.get(int(catalogue.about("secret")))
         """What keys of values are hashed with. Every snapshot carries it, so it opens nothing."""
-        self.pins = Pins(catalogue, keys)
         self.names = Names(catalogue, keys, self.secret, self.pins)
         self.keyed_by = catalogue.about(KEYED)
         noted = settings.levels is not None  # nodes and windows are compared by their noise
@@ -144,6 +148,8 @@ class Lifecycle:
         """Whether the complete tables are served as they are."""
         self._oldest: int | None = None
         """When the oldest window that is not erased began; None: look it up."""
+        self._refunds: list[Call] = []
+        """Charges to give back once the key holder is there again."""
         self.observers: Sequence[Observer] = ()
         """Told in this order; see `pyramidion.store.pyramid`."""
         self.with_erasures: Sequence[Edit] = ()
@@ -186,14 +192,11 @@ class Lifecycle:
             self.catalogue.health.refuse()  # or the catalogue on disk may know other ones
             for known, folder in (
                 (self.tables.current_names(), self.tables.folder),
-                (self._segments_known(), self._segments.folder),
+                (Batches(self.catalogue).segment_files(), self._segments.folder),
             ):
                 found = {path.name for path in folder.iterdir()}
                 if found - known:
                     remove(folder, found - known)
-
-    def _segments_known(self) -> set[str]:
-        return {row["file"] for row in self.catalogue.all("SELECT file FROM steps")}
 
     def adopt(self, owner: SetId, arena: Arena, after: int) -> None:
         """Have a table set take rows in these tables; they count the batches up to ``after``."""
@@ -280,8 +283,15 @@ class Lifecycle:
                 apply(self, Change("charge", edits=[Also(charge)], renew=True), self.present())
             except Exception:
                 if self.keys.unfinished:  # it was charged, and nothing was read
-                    give_back()
+                    self._refund(give_back)
                 raise
+
+    def _refund(self, give_back: Call) -> None:
+        """Give a charge back now, or as soon as the key holder can be reached."""
+        try:
+            give_back()
+        except KeyHolderError:
+            self._refunds.append(give_back)
 
     # --- what is served --------------------------------------------------------------------
 
@@ -300,6 +310,8 @@ class Lifecycle:
         """Finish an erasure that was broken off, then serve what waited for that."""
         if self.keys.unfinished:
             self.keys.finish(self.present, self.remove_strangers)
+            while self._refunds:
+                self._refunds.pop()()
             self.publish()
 
     def publish(self) -> None:
@@ -405,7 +417,7 @@ def raise_first(problem: Exception | None) -> None:
 class ForgetPeople(Observer):
     """Forgets who came in a block that is over, when the next rows leave."""
 
-    def __init__(self, store: Lifecycle) -> None:
+    def __init__(self, store: StoreState) -> None:
         self._store = store
 
     def rows_leaving(self, leaving: Leaving) -> None:

@@ -37,8 +37,8 @@ from pyramidion.storage.disk import sync, write_all
 
 _LOCKED = os.O_RDWR | os.O_CREAT
 
-PINNED = "pinned"
-"""In the name of a store key: the facts of its catalogue are pinned under it."""
+PINNED, AUTHENTICATED = "pinned", "authenticated"
+"""In the name of a store key: what of its catalogue is authenticated under it, see `pins`."""
 
 SCHEMES = "pyramidion.keys"
 """Entry point group: a callable that takes what stands after the colon and gives a `KeyHolder`."""
@@ -207,7 +207,7 @@ class StoreKey:
     @classmethod
     def new(cls, holder: KeyHolder, store: str) -> StoreKey:
         """Make a store key and have it held."""
-        name = f"{store}.{PINNED}.{os.urandom(8).hex()}"
+        name = f"{store}.{AUTHENTICATED}.{os.urandom(8).hex()}"
         holder.add(name, new_key())
         return cls(holder, name)
 
@@ -217,7 +217,17 @@ class StoreKey:
 
         Its name says so, and only the holder has a key of a name.
         """
-        return self.name.split(".")[1:2] == [PINNED]
+        return self._kind in (PINNED, AUTHENTICATED)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether windows, table files and the ledger are authenticated under it, too."""
+        return self._kind == AUTHENTICATED
+
+    @property
+    def _kind(self) -> str:
+        """Between the name of the store and a number; only the holder has a key of a name."""
+        return "".join(self.name.split(".")[1:-1])
 
     def _key(self) -> AESGCM:
         held = self._holder.keys()

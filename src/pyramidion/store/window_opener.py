@@ -9,16 +9,16 @@ Steps 1 and 2 spend what earlier windows reserved for them.
 
 from __future__ import annotations
 
-from pyramidion.store.lifecycle import Lifecycle
-from pyramidion.store.private_statistics import Reading
+from pyramidion.store.bins_and_weights import Reading
 from pyramidion.store.select_groups import Selecting
+from pyramidion.store.state import StoreState
 from pyramidion.store.transitions import open_window
 
 
 class WindowOpener:
     """Opens the windows of one store."""
 
-    def __init__(self, store: Lifecycle, reading: Reading, selecting: Selecting) -> None:
+    def __init__(self, store: StoreState, reading: Reading, selecting: Selecting) -> None:
         self._store, self._reading, self._selecting = store, reading, selecting
 
     def open(self, slot: int, now: int) -> int:

@@ -18,8 +18,8 @@ import pytest
 
 from pyramidion import Pyramid
 from pyramidion.errors import FormatError, KeyHolderError, SchemaError
-from pyramidion.storage import keys as module
-from pyramidion.storage.keys import FileHolder, StoreKey, holder_at
+from pyramidion.storage import key_holders as module
+from pyramidion.storage.key_holders import FileHolder, StoreKey, holder_at
 from tests.secrets_on_disk import secret
 from tests.store.stores import DAY, SCHEMA, Stand, rows, tiny
 
@@ -151,7 +151,7 @@ def test_two_processes_may_add_and_drop_in_one_file_at_once(holder: FileHolder) 
     work = textwrap.dedent(
         """
         import sys
-        from pyramidion.storage.keys import FileHolder
+        from pyramidion.storage.key_holders import FileHolder
         holder, me = FileHolder(sys.argv[1]), sys.argv[2]
         for number in range(40):
             holder.add(f"{me}.{number}", bytes(32))
