@@ -328,6 +328,29 @@ def test_what_was_not_read_can_be_paid_for_again(
     assert store.ledger.left(1, "selection") == 0
 
 
+def test_refund_waits_until_the_key_holder_is_back(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = KINDS["selection"].prepared(stand)
+
+    def away(_: FileHolder) -> None:
+        raise KeyHolderError("the holder is away")
+
+    with monkeypatch.context() as patch:
+
+        def reach(point: str) -> None:
+            if point == "renew.committed":
+                patch.setattr(FileHolder, "keys", away)
+
+        patch.setattr("pyramidion.storage.data_keys.reach", reach)
+        with pytest.raises(KeyHolderError, match="the holder is away"):
+            store.groups.select()
+    store.advance()  # finishes what was broken off
+    assert store.groups.select().windows == (1,)
+    kinds = [line.kind for line in store.ledger.of_window(1).lines if line.purpose == "selection"]
+    assert kinds == ["reserve", "spend", "refund", "spend"]
+
+
 def test_what_fails_after_a_row_was_read_is_not_given_back(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Literal, get_args
 
-CHANGES = (
+ChangeName = Literal[
     "charge",
     "open",
     "checkpoint",
@@ -27,7 +28,8 @@ CHANGES = (
     "recover",
     "unpublish",
     "vault_erase",
-)
+]
+CHANGES: tuple[ChangeName, ...] = get_args(ChangeName)
 """The kinds of change that `pyramidion.store.change.apply` makes; each has three points."""
 
 POINTS = (

@@ -24,38 +24,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyramidion.counts.arena import Arena
 from pyramidion.errors import StateError
 from pyramidion.storage.deletions import Deleted
-from pyramidion.storage.fault_points import reach
+from pyramidion.storage.fault_points import ChangeName, reach
 from pyramidion.storage.table_files import NewFile, TableFile, checkpoint
 from pyramidion.storage.table_sets import NewSet, SetId, State
 
 if TYPE_CHECKING:
     from pyramidion.store.state import StoreState
-
-Name = Literal[
-    "charge",
-    "open",
-    "checkpoint",
-    "seal",
-    "abandon",
-    "retire",
-    "expire",
-    "drop",
-    "reseed",
-    "bulk",
-    "rebuild",
-    "mend",
-    "person",
-    "restore",
-    "recover",
-    "unpublish",
-    "vault_erase",
-]
-"""What a change is called; its fault points are ``<name>.before``, ``.written``, ``.after``."""
 
 
 class Edit(Protocol):
@@ -116,7 +95,8 @@ class Erasure(NamedTuple):
 class Change:
     """One durable step: files to write, one transaction, memory, what is served."""
 
-    name: Name
+    name: ChangeName
+    """Its fault points are ``<name>.before``, ``.written`` and ``.after``."""
     write: Mapping[TableFile, Arena] = field(default_factory=lambda: MappingProxyType({}))
     """Tables to write; the current file of the same role is superseded. Frozen copies, unless the
     caller holds the lock of arrivals until `apply` returns."""
